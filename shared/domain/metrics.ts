@@ -1,0 +1,85 @@
+/** Every metric that any process exports: the one list that code, docs, alerts and dashboards are held against. */
+
+export type MetricSpec = {
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly help: string;
+  readonly labels: readonly string[];
+  readonly buckets?: readonly number[];
+};
+
+const RTT_BUCKETS_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
+const AGE_BUCKETS_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+export const METRICS = {
+  liqo_peer_latency_us: {
+    type: 'gauge',
+    help: 'Latency of the peer in microseconds, mean of its connected tunnels',
+    labels: ['driver', 'cluster_id'],
+  },
+  liqo_peer_latency_histogram_us: {
+    type: 'histogram',
+    help: 'Round trips to the peer in microseconds',
+    labels: ['driver', 'cluster_id'],
+    buckets: RTT_BUCKETS_SECONDS.map((seconds) => Math.round(seconds * 1e6)),
+  },
+  liqo_peer_is_connected: {
+    type: 'gauge',
+    help: '1 while every tunnel of the peer is connected',
+    labels: ['driver', 'cluster_id'],
+  },
+  liqo_peer_receive_bytes_total: {
+    type: 'counter',
+    help: 'Bytes received from the peer, where the interfaces give them',
+    labels: ['driver', 'cluster_id'],
+  },
+  liqo_peer_transmit_bytes_total: {
+    type: 'counter',
+    help: 'Bytes sent to the peer, where the interfaces give them',
+    labels: ['driver', 'cluster_id'],
+  },
+  wg_keepalive_pings_sent_total: { type: 'counter', help: 'PINGs handed to the kernel', labels: ['interface'] },
+  wg_keepalive_pongs_received_total: { type: 'counter', help: 'Valid PONGs', labels: ['interface'] },
+  wg_keepalive_rtt_seconds: {
+    type: 'histogram',
+    help: 'Round trips of valid PONGs',
+    labels: ['interface'],
+    buckets: RTT_BUCKETS_SECONDS,
+  },
+  wg_keepalive_tunnel_up: { type: 'gauge', help: '1 while the tunnel is Connected', labels: ['interface'] },
+  wg_keepalive_transitions_total: {
+    type: 'counter',
+    help: "Changes of the tunnel's value at the gateway",
+    labels: ['interface'],
+  },
+  wg_keepalive_send_errors_total: {
+    type: 'counter',
+    help: 'PINGs that the kernel refused, by error code',
+    labels: ['interface', 'code'],
+  },
+  wg_keepalive_packets_dropped_total: {
+    type: 'counter',
+    help: 'Datagrams received and not used, by reason',
+    labels: ['reason'],
+  },
+  wg_keepalive_outbox_depth: { type: 'gauge', help: 'Observations that wait for the bus', labels: [] },
+  wg_keepalive_bus_connected: { type: 'gauge', help: '1 while the bus is connected', labels: [] },
+  wg_keepalive_event_loop_lag_seconds: { type: 'gauge', help: 'Lag of the event loop', labels: [] },
+  wg_keepalive_events_total: {
+    type: 'counter',
+    help: 'Events handled, by outcome',
+    labels: ['function', 'outcome'],
+  },
+  wg_keepalive_api_writes_total: {
+    type: 'counter',
+    help: 'Writes to the Kubernetes API, by HTTP status code (0: no answer)',
+    labels: ['function', 'code'],
+  },
+  wg_keepalive_event_age_seconds: {
+    type: 'histogram',
+    help: 'Age of an event when it was handled',
+    labels: ['function'],
+    buckets: AGE_BUCKETS_SECONDS,
+  },
+} as const satisfies Record<string, MetricSpec>;
+
+export type MetricName = keyof typeof METRICS;

@@ -75,11 +75,11 @@ export async function readPart(name: ServerName): Promise<ServerPart> {
   const folder = `${import.meta.dirname}/${name}`;
   const goMod = await readFile(`${folder}/go.mod`, 'utf8');
   const field = (what: string, pattern: RegExp) => {
-    const value = goMod.match(pattern)?.[1]
-    if (value === undefined) throw new Error(`${folder}/go.mod has no ${what} line: run "go mod tidy" there`)
-    return value
-  }
-  const version = field(`"${module} v…"`, new RegExp(`${module.replaceAll('.', '\\.')} v(\\S+)`))
+    const value = goMod.match(pattern)?.[1];
+    if (value === undefined) throw new Error(`${folder}/go.mod has no ${what} line: run "go mod tidy" there`);
+    return value;
+  };
+  const version = field(`"${module} v…"`, new RegExp(`${module.replaceAll('.', '\\.')} v(\\S+)`));
   return {
     name,
     module,

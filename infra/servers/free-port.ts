@@ -1,15 +1,15 @@
-import { randomInt } from 'node:crypto'
-import { createServer } from 'node:net'
-import { NotReadyError } from './process.ts'
+import { randomInt } from 'node:crypto';
+import { createServer } from 'node:net';
+import { NotReadyError } from './process.ts';
 
 /**
  * Ports of servers come from below the kernel's ephemeral range (32768 and up). A server that is down then keeps its port:
  * no outgoing connection is given that port meanwhile, nor can a client that keeps reconnecting to it connect to itself.
  * That is why port 0 is not used.
  */
-const firstPort = 15_000
-const lastPort = 32_000
-const portAttempts = 5
+const firstPort = 15_000;
+const lastPort = 32_000;
+const portAttempts = 5;
 
 /**
  * Picks TCP ports that nobody listens on at this moment.
@@ -17,12 +17,12 @@ const portAttempts = 5
  * @throws Error if the host is not an address of this machine.
  */
 export async function freePorts(count: number, host: string): Promise<number[]> {
-  const ports = new Set<number>()
+  const ports = new Set<number>();
   while (ports.size < count) {
-    const port = randomInt(firstPort, lastPort)
-    if (await isFree(port, host)) ports.add(port)
+    const port = randomInt(firstPort, lastPort);
+    if (await isFree(port, host)) ports.add(port);
   }
-  return [...ports]
+  return [...ports];
 }
 
 /**
@@ -37,20 +37,20 @@ export async function onFreePorts<T>(
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await start(await freePorts(count, host))
+      return await start(await freePorts(count, host));
     } catch (error) {
-      if (!(error instanceof NotReadyError && error.portInUse) || attempt === portAttempts) throw error
+      if (!(error instanceof NotReadyError && error.portInUse) || attempt === portAttempts) throw error;
     }
   }
 }
 
 function isFree(port: number, host: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
-    const server = createServer()
+    const server = createServer();
     server.once('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'EADDRINUSE') resolve(false)
-      else reject(new Error(`cannot listen on ${host}: ${error.message}`, { cause: error }))
-    })
-    server.listen({ port, host, exclusive: true }, () => server.close(() => resolve(true)))
-  })
+      if (error.code === 'EADDRINUSE') resolve(false);
+      else reject(new Error(`cannot listen on ${host}: ${error.message}`, { cause: error }));
+    });
+    server.listen({ port, host, exclusive: true }, () => server.close(() => resolve(true)));
+  });
 }

@@ -1,39 +1,39 @@
-import { mkdir } from 'node:fs/promises'
-import { fileURLToPath } from 'node:url'
-import { requireServer } from './find.ts'
-import { freePorts, onFreePorts } from './free-port.ts'
-import { inTemporaryFolder, RunningServer } from './running-server.ts'
+import { mkdir } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { requireServer } from './find.ts';
+import { freePorts, onFreePorts } from './free-port.ts';
+import { inTemporaryFolder, RunningServer } from './running-server.ts';
 
 /** How a nats-server is started; nothing is needed. */
 export interface NatsOptions {
   /** @defaultValue `infra/nats/server.conf` */
-  readonly configFile?: string
+  readonly configFile?: string;
   /** Address that it listens on. @defaultValue `127.0.0.1` */
-  readonly host?: string
+  readonly host?: string;
   /** More arguments of nats-server, such as `-DV`. */
-  readonly args?: readonly string[]
+  readonly args?: readonly string[];
 }
 
 /** A running nats-server with JetStream; a restart keeps its port and its streams. */
 export interface NatsServer extends RunningServer {
   /** `nats://host:port` */
-  readonly url: string
+  readonly url: string;
   /** `http://host:port` of its monitoring pages (`/varz`, `/jsz`, `/connz`). */
-  readonly monitorUrl: string
-  readonly serverName: string
+  readonly monitorUrl: string;
+  readonly serverName: string;
 }
 
 /** A cluster of nats-servers; dispose ends all of them. */
 export interface NatsCluster extends AsyncDisposable {
-  readonly servers: readonly NatsServer[]
+  readonly servers: readonly NatsServer[];
   /** Client URLs of all servers. */
-  readonly urls: readonly string[]
+  readonly urls: readonly string[];
   /** Server that leads the JetStream cluster at this moment; undefined during an election. */
-  leader(): Promise<NatsServer | undefined>
+  leader(): Promise<NatsServer | undefined>;
 }
 
-const defaultConfigFile = fileURLToPath(new URL('../nats/server.conf', import.meta.url))
-const clusterReadyTimeoutMs = 60_000
+const defaultConfigFile = fileURLToPath(new URL('../nats/server.conf', import.meta.url));
+const clusterReadyTimeoutMs = 60_000;
 
 /**
  * Starts a nats-server with JetStream on free ports, its store in a temporary folder.
@@ -41,10 +41,10 @@ const clusterReadyTimeoutMs = 60_000
  * @throws MissingServerError if there is no nats-server and none can be built; NotReadyError if it does not start
  */
 export async function launchNats(options: NatsOptions = {}): Promise<NatsServer> {
-  const host = options.host ?? '127.0.0.1'
+  const host = options.host ?? '127.0.0.1';
   return onFreePorts(2, host, ([port = 0, monitorPort = 0]) =>
     startNats({ ...options, host, port, monitorPort, serverName: `nats-${port}` }),
-  )
+  );
 }
 
 /**
@@ -54,10 +54,10 @@ export async function launchNats(options: NatsOptions = {}): Promise<NatsServer>
  * @throws as {@link launchNats}
  */
 export async function launchNatsCluster(size = 3, options: NatsOptions = {}): Promise<NatsCluster> {
-  const host = options.host ?? '127.0.0.1'
-  const ports = await freePorts(3 * size, host)
-  const routePorts = ports.slice(2 * size)
-  const routes = routePorts.map((port) => `nats://${host}:${port}`).join(',')
+  const host = options.host ?? '127.0.0.1';
+  const ports = await freePorts(3 * size, host);
+  const routePorts = ports.slice(2 * size);
+  const routes = routePorts.map((port) => `nats://${host}:${port}`).join(',');
   const started = await Promise.allSettled(
     routePorts.map((routePort, index) =>
       startNats({
@@ -66,50 +66,52 @@ export async function launchNatsCluster(size = 3, options: NatsOptions = {}): Pr
         port: ports[index] ?? 0,
         monitorPort: ports[size + index] ?? 0,
         serverName: `nats-${index}`,
-        readyTimeoutMs: clusterReadyTimeoutMs,
+        clustered: true,
         args: [
           ...['--cluster_name', 'wg-keepalive', '--cluster', `nats://${host}:${routePort}`, '--routes', routes],
           ...(options.args ?? []),
         ],
       }),
     ),
-  )
-  const servers = started.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))
+  );
+  const servers = started.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   const dispose = async () => {
-    await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()))
-  }
-  const failed = started.find((result) => result.status === 'rejected')
+    await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
+  };
+  const failed = started.find((result) => result.status === 'rejected');
   if (failed) {
-    await dispose()
-    throw failed.reason
+    await dispose();
+    throw failed.reason;
   }
   return {
     servers,
     urls: servers.map((server) => server.url),
     leader: async () => {
-      const names = await Promise.all(servers.filter((server) => server.isRunning).map(clusterLeader))
-      const name = names.find((found) => found !== undefined)
-      return servers.find((server) => server.serverName === name)
+      const names = await Promise.all(
+        servers.filter((server) => server.isRunning).map((server) => clusterLeader(server.monitorUrl)),
+      );
+      const name = names.find((found) => found !== undefined);
+      return servers.find((server) => server.serverName === name);
     },
     [Symbol.asyncDispose]: dispose,
-  }
+  };
 }
 
 interface Placement extends NatsOptions {
-  readonly host: string
-  readonly port: number
-  readonly monitorPort: number
-  readonly serverName: string
-  readonly readyTimeoutMs?: number
+  readonly host: string;
+  readonly port: number;
+  readonly monitorPort: number;
+  readonly serverName: string;
+  readonly clustered?: boolean;
 }
 
 async function startNats(placement: Placement): Promise<NatsServer> {
-  const { host, port, monitorPort, serverName, readyTimeoutMs } = placement
-  const command = await requireServer('nats-server')
-  const monitorUrl = `http://${host}:${monitorPort}`
+  const { host, port, monitorPort, serverName } = placement;
+  const command = await requireServer('nats-server');
+  const monitorUrl = `http://${host}:${monitorPort}`;
   return inTemporaryFolder('nats', async (folder) => {
-    const storeFolder = `${folder}/store`
-    await mkdir(storeFolder)
+    const storeFolder = `${folder}/store`;
+    await mkdir(storeFolder);
     const server = await RunningServer.start(
       {
         name: `nats-server ${serverName}`,
@@ -121,19 +123,20 @@ async function startNats(placement: Placement): Promise<NatsServer> {
         ],
         logFile: `${folder}/log`,
         probe: async (signal) => {
-          const health = await fetch(`${monitorUrl}/healthz`, { signal })
-          return health.ok || undefined // JetStream included: 503 until it has recovered its streams
+          const health = await fetch(`${monitorUrl}/healthz`, { signal });
+          if (!health.ok) return undefined; // JetStream included: 503 until it has recovered its streams
+          return !placement.clustered || (await clusterLeader(monitorUrl)) !== undefined || undefined;
         },
-        ...(readyTimeoutMs && { readyTimeoutMs }),
+        ...(placement.clustered && { readyTimeoutMs: clusterReadyTimeoutMs }),
       },
       folder,
-    )
-    return Object.assign(server, { url: `nats://${host}:${port}`, monitorUrl, serverName })
-  })
+    );
+    return Object.assign(server, { url: `nats://${host}:${port}`, monitorUrl, serverName });
+  });
 }
 
-async function clusterLeader(server: NatsServer): Promise<string | undefined> {
-  const response = await fetch(`${server.monitorUrl}/jsz`)
-  const jsz = (await response.json()) as { readonly meta_cluster?: { readonly leader?: string } }
-  return jsz.meta_cluster?.leader
+async function clusterLeader(monitorUrl: string): Promise<string | undefined> {
+  const response = await fetch(`${monitorUrl}/jsz`);
+  const jsz = (await response.json()) as { readonly meta_cluster?: { readonly leader?: string } };
+  return jsz.meta_cluster?.leader || undefined;
 }

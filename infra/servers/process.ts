@@ -1,48 +1,48 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { closeSync, openSync } from 'node:fs'
-import { access, constants, open } from 'node:fs/promises'
-import { delimiter } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import { access, constants, open } from 'node:fs/promises';
+import { delimiter } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /** How a process ended. */
 export interface Exit {
-  readonly code: number | null
-  readonly signal: NodeJS.Signals | null
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
 }
 
 /** A running (or ended) child process whose output goes to a file. */
 export interface ServerProcess {
-  readonly name: string
-  readonly pid: number
+  readonly name: string;
+  readonly pid: number;
   /** Settles when the process is gone; never rejects. */
-  readonly exited: Promise<Exit>
+  readonly exited: Promise<Exit>;
   /** How it ended; undefined while it runs. */
-  readonly exit: () => Exit | undefined
+  readonly exit: () => Exit | undefined;
   /** Sends a signal; false if the process is gone. */
-  readonly signal: (signal: NodeJS.Signals) => boolean
+  readonly signal: (signal: NodeJS.Signals) => boolean;
   /** The last lines of its output, indented, for error messages. */
-  readonly logTail: (lines?: number) => Promise<string>
+  readonly logTail: (lines?: number) => Promise<string>;
 }
 
 /** What to start. */
 export interface ProcessSpec {
-  readonly name: string
-  readonly command: string
-  readonly args: readonly string[]
+  readonly name: string;
+  readonly command: string;
+  readonly args: readonly string[];
   /** Output of every run is appended here: no pipe that a busy parent would have to drain. */
-  readonly logFile: string
-  readonly env?: NodeJS.ProcessEnv
+  readonly logFile: string;
+  readonly env?: NodeJS.ProcessEnv;
 }
 
 /** Grace between SIGTERM and SIGKILL. */
-export const defaultStopTimeoutMs = 10_000
+export const defaultStopTimeoutMs = 10_000;
 
-const logTailBytes = 16_384
-const liveChildren = new Set<ChildProcess>()
+const logTailBytes = 16_384;
+const liveChildren = new Set<ChildProcess>();
 
 process.on('exit', () => {
-  for (const child of liveChildren) child.kill('SIGKILL')
-})
+  for (const child of liveChildren) child.kill('SIGKILL');
+});
 
 /**
  * Starts a process that does not outlive this one.
@@ -53,28 +53,28 @@ process.on('exit', () => {
  * @throws Error with code ENOENT or EACCES if the command cannot be run.
  */
 export async function startProcess(spec: ProcessSpec): Promise<ServerProcess> {
-  const setpriv = await findOnPath('setpriv')
+  const setpriv = await findOnPath('setpriv');
   const [command, args] =
     setpriv === undefined
       ? [spec.command, [...spec.args]]
-      : [setpriv, ['--pdeathsig', 'KILL', '--', spec.command, ...spec.args]]
-  const log = openSync(spec.logFile, 'a')
+      : [setpriv, ['--pdeathsig', 'KILL', '--', spec.command, ...spec.args]];
+  const log = openSync(spec.logFile, 'a');
   const child = spawn(command, args, {
     stdio: ['ignore', log, log],
     detached: setpriv !== undefined,
     ...(spec.env && { env: spec.env }),
-  })
-  closeSync(log)
-  await new Promise<void>((resolve, reject) => child.once('spawn', resolve).once('error', reject))
-  liveChildren.add(child)
-  let ended: Exit | undefined
+  });
+  closeSync(log);
+  await new Promise<void>((resolve, reject) => child.once('spawn', resolve).once('error', reject));
+  liveChildren.add(child);
+  let ended: Exit | undefined;
   const exited = new Promise<Exit>((resolve) => {
     child.once('exit', (code, signal) => {
-      liveChildren.delete(child)
-      ended = { code, signal }
-      resolve(ended)
-    })
-  })
+      liveChildren.delete(child);
+      ended = { code, signal };
+      resolve(ended);
+    });
+  });
   return {
     name: spec.name,
     pid: child.pid as number, // set, since it was spawned
@@ -82,33 +82,33 @@ export async function startProcess(spec: ProcessSpec): Promise<ServerProcess> {
     exit: () => ended,
     signal: (signal) => child.kill(signal),
     logTail: (lines = 20) => tailOf(spec.logFile, lines),
-  }
+  };
 }
 
 /** Ends a process: SIGTERM, then SIGKILL when the time is up. Returns at once if it is gone. */
 export async function stopProcess(target: ServerProcess, timeoutMs = defaultStopTimeoutMs): Promise<Exit> {
-  target.signal('SIGTERM')
-  target.signal('SIGCONT') // a stopped process would hold the SIGTERM back
-  const settled = new AbortController()
+  target.signal('SIGTERM');
+  target.signal('SIGCONT'); // a stopped process would hold the SIGTERM back
+  const settled = new AbortController();
   const exit = await Promise.race([
     target.exited,
     sleep(timeoutMs, undefined, { signal: settled.signal, ref: true }).catch(() => undefined),
-  ])
-  settled.abort()
-  if (exit === undefined) target.signal('SIGKILL')
-  return target.exited
+  ]);
+  settled.abort();
+  if (exit === undefined) target.signal('SIGKILL');
+  return target.exited;
 }
 
 /** Thrown when a process ends, or its time is up, before it is ready. */
 export class NotReadyError extends Error {
-  readonly code = 'SERVER_NOT_READY'
+  readonly code = 'SERVER_NOT_READY';
   /** Whether another process holds one of its ports: worth another try on other ports. */
-  readonly portInUse: boolean
+  readonly portInUse: boolean;
 
   constructor(name: string, why: string, log: string, cause?: unknown) {
-    super(`${name} did not become ready: ${why}\n${log || '  (it printed nothing)'}`, { cause })
-    this.name = 'NotReadyError'
-    this.portInUse = /address already in use/i.test(log)
+    super(`${name} did not become ready: ${why}\n${log || '  (it printed nothing)'}`, { cause });
+    this.name = 'NotReadyError';
+    this.portInUse = /address already in use/i.test(log);
   }
 }
 
@@ -122,30 +122,35 @@ export async function waitUntilReady<T>(
   probe: () => Promise<T | undefined>,
   { timeoutMs, pollMs = 25 }: { readonly timeoutMs: number; readonly pollMs?: number },
 ): Promise<T> {
-  const deadlineMs = performance.now() + timeoutMs
-  let cause: unknown
+  const deadlineMs = performance.now() + timeoutMs;
+  let cause: unknown;
   for (;;) {
-    const exit = target.exit()
-    if (exit) throw new NotReadyError(target.name, `it ended with ${exit.signal ?? `exit code ${exit.code}`}`, await target.logTail())
+    const exit = target.exit();
+    if (exit)
+      throw new NotReadyError(
+        target.name,
+        `it ended with ${exit.signal ?? `exit code ${exit.code}`}`,
+        await target.logTail(),
+      );
     try {
-      const value = await probe()
-      if (value !== undefined) return value
+      const value = await probe();
+      if (value !== undefined) return value;
     } catch (error) {
-      cause = error
+      cause = error;
     }
     if (performance.now() > deadlineMs)
-      throw new NotReadyError(target.name, `no answer within ${timeoutMs} ms`, await target.logTail(), cause)
-    await sleep(pollMs)
+      throw new NotReadyError(target.name, `no answer within ${timeoutMs} ms`, await target.logTail(), cause);
+    await sleep(pollMs);
   }
 }
 
 /** Full path of an executable on PATH, undefined if there is none. */
-export async function findOnPath(name: string, path = process.env['PATH'] ?? ''): Promise<string | undefined> {
+export async function findOnPath(name: string, path = process.env.PATH ?? ''): Promise<string | undefined> {
   for (const folder of path.split(delimiter).filter(Boolean)) {
-    const file = `${folder}/${name}`
-    if (await isExecutable(file)) return file
+    const file = `${folder}/${name}`;
+    if (await isExecutable(file)) return file;
   }
-  return undefined
+  return undefined;
 }
 
 /** Whether the file exists and this user may execute it. */
@@ -153,14 +158,14 @@ export async function isExecutable(file: string): Promise<boolean> {
   return access(file, constants.X_OK).then(
     () => true,
     () => false,
-  )
+  );
 }
 
 async function tailOf(file: string, lines: number): Promise<string> {
-  await using handle = await open(file)
-  const { size } = await handle.stat()
-  const length = Math.min(size, logTailBytes)
-  const { buffer } = await handle.read(Buffer.alloc(length), 0, length, size - length)
+  await using handle = await open(file);
+  const { size } = await handle.stat();
+  const length = Math.min(size, logTailBytes);
+  const { buffer } = await handle.read(Buffer.alloc(length), 0, length, size - length);
   return buffer
     .toString('utf8')
     .trimEnd()
@@ -168,5 +173,5 @@ async function tailOf(file: string, lines: number): Promise<string> {
     .slice(-lines)
     .filter(Boolean)
     .map((line) => `  ${line}`)
-    .join('\n')
+    .join('\n');
 }

@@ -1,32 +1,32 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { type ProcessSpec, type ServerProcess, startProcess, stopProcess, waitUntilReady } from './process.ts'
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type ProcessSpec, type ServerProcess, startProcess, stopProcess, waitUntilReady } from './process.ts';
 
 /** How a server is started, and when it counts as ready. */
 export interface ServerSpec extends ProcessSpec {
   /** Returns something as soon as the server serves, undefined until then; a throw counts as not yet. */
-  readonly probe: (signal: AbortSignal) => Promise<true | undefined>
+  readonly probe: (signal: AbortSignal) => Promise<true | undefined>;
   /** @defaultValue 30 s: machines under load are slow, and a dead process is noticed at once anyway */
-  readonly readyTimeoutMs?: number
+  readonly readyTimeoutMs?: number;
 }
 
-const defaultReadyTimeoutMs = 30_000
-const probeTimeoutMs = 2_000
+const defaultReadyTimeoutMs = 30_000;
+const probeTimeoutMs = 2_000;
 
 /**
  * A server that can be stopped, killed and started again with the same arguments, hence the same ports and data.
  * `await using` ends it and removes what it was given to remove.
  */
 export class RunningServer implements AsyncDisposable {
-  readonly #spec: ServerSpec
-  readonly #folder: string
-  #process: ServerProcess
+  readonly #spec: ServerSpec;
+  readonly #folder: string;
+  #process: ServerProcess;
 
   private constructor(spec: ServerSpec, folder: string, first: ServerProcess) {
-    this.#spec = spec
-    this.#folder = folder
-    this.#process = first
+    this.#spec = spec;
+    this.#folder = folder;
+    this.#process = first;
   }
 
   /**
@@ -36,32 +36,32 @@ export class RunningServer implements AsyncDisposable {
    * @throws NotReadyError, with the end of the log, if it ends or stays silent; the process is gone by then
    */
   static async start(spec: ServerSpec, folder: string): Promise<RunningServer> {
-    return new RunningServer(spec, folder, await startReady(spec))
+    return new RunningServer(spec, folder, await startReady(spec));
   }
 
   /** Process id of the present run (of the last one while stopped). */
   get pid(): number {
-    return this.#process.pid
+    return this.#process.pid;
   }
 
   get isRunning(): boolean {
-    return this.#process.exit() === undefined
+    return this.#process.exit() === undefined;
   }
 
   /** The last lines of the log of all runs. */
   logTail(lines?: number): Promise<string> {
-    return this.#process.logTail(lines)
+    return this.#process.logTail(lines);
   }
 
   /** SIGTERM, then SIGKILL after ten seconds; ports and data stay reserved for {@link restart}. */
   async stop(): Promise<void> {
-    await stopProcess(this.#process)
+    await stopProcess(this.#process);
   }
 
   /** Sends a signal (SIGKILL unless told); after SIGKILL it returns when the process is gone, after another one at once. */
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
-    this.#process.signal(signal)
-    if (signal === 'SIGKILL') await this.#process.exited
+    this.#process.signal(signal);
+    if (signal === 'SIGKILL') await this.#process.exited;
   }
 
   /**
@@ -70,13 +70,13 @@ export class RunningServer implements AsyncDisposable {
    * @throws NotReadyError as on the first start
    */
   async restart(): Promise<void> {
-    await this.stop()
-    this.#process = await startReady(this.#spec)
+    await this.stop();
+    this.#process = await startReady(this.#spec);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.stop()
-    await rm(this.#folder, { recursive: true, force: true, maxRetries: 3 })
+    await this.stop();
+    await rm(this.#folder, { recursive: true, force: true, maxRetries: 3 });
   }
 }
 
@@ -84,24 +84,24 @@ export class RunningServer implements AsyncDisposable {
  * Makes a temporary folder for one server and hands it over; if `use` fails, the folder is removed again.
  */
 export async function inTemporaryFolder<T>(name: string, use: (folder: string) => Promise<T>): Promise<T> {
-  const folder = await mkdtemp(join(tmpdir(), `wg-keepalive-${name}-`))
+  const folder = await mkdtemp(join(tmpdir(), `wg-keepalive-${name}-`));
   try {
-    return await use(folder)
+    return await use(folder);
   } catch (error) {
-    await rm(folder, { recursive: true, force: true, maxRetries: 3 })
-    throw error
+    await rm(folder, { recursive: true, force: true, maxRetries: 3 });
+    throw error;
   }
 }
 
 async function startReady(spec: ServerSpec): Promise<ServerProcess> {
-  const started = await startProcess(spec)
+  const started = await startProcess(spec);
   try {
     await waitUntilReady(started, () => spec.probe(AbortSignal.timeout(probeTimeoutMs)), {
       timeoutMs: spec.readyTimeoutMs ?? defaultReadyTimeoutMs,
-    })
+    });
   } catch (error) {
-    await stopProcess(started)
-    throw error
+    await stopProcess(started);
+    throw error;
   }
-  return started
+  return started;
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -20,7 +21,7 @@ export async function acquireLock(
   file: string,
   onWait: (holder: LockHolder) => boolean | Promise<boolean>,
 ): Promise<AsyncDisposable | undefined> {
-  const own = `${file}.${process.pid}`;
+  const own = `${file}.${randomUUID()}`;
   await writeFile(own, `${process.pid}`);
   try {
     while (!(await linked(own, file))) {

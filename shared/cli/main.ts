@@ -1,0 +1,19 @@
+#!/usr/bin/env node
+/**
+ * Where `wg-keepalive` starts. Nothing is imported before the Node version is known to be one that can:
+ * an older one would end with a syntax error that helps nobody.
+ */
+
+const OLDEST_NODE = [22, 19] as const;
+
+const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1])) {
+  process.stderr.write(
+    `wg-keepalive: this is Node ${process.versions.node} (${process.execPath}), ${OLDEST_NODE.join('.')} or newer is needed: ` +
+      'put one on PATH, or run it by npx in a checkout after npm ci, which brings its own\n',
+  );
+  process.exitCode = 2;
+} else {
+  const { runCommandLine } = await import('./dispatch.ts');
+  process.exitCode = await runCommandLine(process.argv.slice(2), process.env);
+}

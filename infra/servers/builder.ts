@@ -22,6 +22,11 @@ export class BuildError extends Error {
 
 const progressEveryMs = 1_000;
 const keptLines = 12;
+/** What `go build -v` prints for each package that it compiles. */
+const packagePattern = /^[\w.-]+(\/\S+)?$/;
+/** How Go's own lines look when modules cannot be had. */
+const networkPattern =
+  /dial tcp|: lookup |i\/o timeout|TLS handshake|x509: |proxyconnect|connection re(fused|set)|: (40[347]|410|50[0-4]) /;
 
 /** Where a part's own build is kept: outside the tree, one folder for each set of sources, flags and machine type. */
 export async function cachedBinary(part: ServerPart): Promise<string> {
@@ -49,7 +54,10 @@ export async function buildServer(part: ServerPart, report: BuildReporter = repo
     tell(`waiting for process ${pid}, which builds it`);
     return isExecutable(binary);
   });
-  if (lock === undefined || (await isExecutable(binary))) return binary;
+  if (lock === undefined || (await isExecutable(binary))) {
+    tell(`built meanwhile by another process: ${binary}`, true);
+    return binary;
+  }
   const unfinished = `${binary}.${process.pid}`;
   try {
     await runGo(part, unfinished, tell);
@@ -78,10 +86,13 @@ async function runGo(part: ServerPart, output: string, tell: (detail: string) =>
   let packages = 0;
   let doing = 'starting go';
   createInterface(child.stderr).on('line', (line) => {
+    if (packagePattern.test(line)) {
+      doing = `${++packages} packages compiled, now ${line}`;
+      return;
+    }
+    doing = line.replace(/^go: /, '');
     lines.push(line);
     if (lines.length > keptLines) lines.shift();
-    if (!/^[\w.-]+(\/\S+)?$/.test(line)) doing = line.replace(/^go: /, '');
-    else doing = `${++packages} packages compiled, now ${line}`;
   });
   const ticker = setInterval(() => tell(doing), progressEveryMs);
   try {
@@ -109,7 +120,7 @@ async function whatToDo(part: ServerPart, go: string, output: string): Promise<s
     return `Go is too old. ${installGo(part)}`;
   if (/no space left on device/.test(output))
     return 'The disk is full: Go needs about 4 GB in GOCACHE, GOMODCACHE and TMPDIR for kube-apiserver.';
-  if (/dial tcp|lookup |timeout|proxyconnect|TLS|403 Forbidden|404 Not Found|50\d /i.test(output)) {
+  if (networkPattern.test(output)) {
     const { stdout } = await promisify(execFile)(go, ['env', 'GOPROXY', 'GOFLAGS']);
     const [proxy, flags] = stdout.split('\n');
     return `Go could not fetch modules. It needs a Go module proxy once: check GOPROXY (${proxy || 'unset'}), GOFLAGS (${flags || 'unset'}) and HTTPS_PROXY.`;
@@ -119,7 +130,7 @@ async function whatToDo(part: ServerPart, go: string, output: string): Promise<s
 
 function installGo(part: ServerPart): string {
   return (
-    `Install Go ${part.goVersion} or newer (Debian: apt-get install golang-go, from backports if "apt-cache policy golang-go" shows an older one) and put its bin folder on PATH, ` +
+    `Install Go ${part.goVersion} or newer (apt-get install golang-go, if "apt-cache policy golang-go" shows one as new) and put its bin folder on PATH, ` +
     `or put ${part.name} ${part.version} on PATH or into the folder that KUBEBUILDER_ASSETS names.`
   );
 }

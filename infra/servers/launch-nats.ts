@@ -1,12 +1,12 @@
 import { mkdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { requireServer } from './find.ts';
-import { freePorts, onFreePorts } from './free-port.ts';
+import { onFreePorts } from './free-port.ts';
 import { inTemporaryFolder, RunningServer } from './running-server.ts';
 
 /** How a nats-server is started; nothing is needed. */
 export interface NatsOptions {
-  /** @defaultValue `infra/nats/server.conf` */
+  /** Like the default it puts `http` on 127.0.0.1, where readiness is asked for. @defaultValue `infra/nats/server.conf` */
   readonly configFile?: string;
   /** Address that it listens on. @defaultValue `127.0.0.1` */
   readonly host?: string;
@@ -18,7 +18,7 @@ export interface NatsOptions {
 export interface NatsServer extends RunningServer {
   /** `nats://host:port` */
   readonly url: string;
-  /** `http://host:port` of its monitoring pages (`/varz`, `/jsz`, `/connz`). */
+  /** `http://127.0.0.1:port` of its monitoring pages (`/varz`, `/jsz`, `/connz`). */
   readonly monitorUrl: string;
   readonly serverName: string;
 }
@@ -55,14 +55,21 @@ export async function launchNats(options: NatsOptions = {}): Promise<NatsServer>
  */
 export async function launchNatsCluster(size = 3, options: NatsOptions = {}): Promise<NatsCluster> {
   const host = options.host ?? '127.0.0.1';
-  const ports = await freePorts(3 * size, host);
+  return onFreePorts(3 * size, host, (ports) => startCluster(size, { ...options, host }, ports));
+}
+
+async function startCluster(
+  size: number,
+  options: NatsOptions & { readonly host: string },
+  ports: readonly number[],
+): Promise<NatsCluster> {
+  const { host } = options;
   const routePorts = ports.slice(2 * size);
   const routes = routePorts.map((port) => `nats://${host}:${port}`).join(',');
   const started = await Promise.allSettled(
     routePorts.map((routePort, index) =>
       startNats({
         ...options,
-        host,
         port: ports[index] ?? 0,
         monitorPort: ports[size + index] ?? 0,
         serverName: `nats-${index}`,
@@ -108,7 +115,7 @@ interface Placement extends NatsOptions {
 async function startNats(placement: Placement): Promise<NatsServer> {
   const { host, port, monitorPort, serverName } = placement;
   const command = await requireServer('nats-server');
-  const monitorUrl = `http://${host}:${monitorPort}`;
+  const monitorUrl = `http://127.0.0.1:${monitorPort}`;
   return inTemporaryFolder('nats', async (folder) => {
     const storeFolder = `${folder}/store`;
     await mkdir(storeFolder);

@@ -39,6 +39,13 @@ await describeReal('nats-server', ['nats-server'], () => {
     expect(varz).toMatchObject({ ping_interval: 2_000_000_000, ping_max: 2, server_name: server.serverName });
   });
 
+  test('listens where it is told to', { timeout: timeoutMs }, async () => {
+    await using server = await launchNats({ host: '127.0.0.2' });
+    expect(server.url).toMatch(/^nats:\/\/127\.0\.0\.2:\d+$/);
+    await publish(server, 'kept.here');
+    expect(await messageCount(server)).toBe(1);
+  });
+
   test('is gone with its folder once disposed', { timeout: timeoutMs }, async () => {
     const server = await launchNats();
     const storeFolder = await storeFolderOf(server);

@@ -47,6 +47,8 @@ export type OwnerReference = {
   readonly kind: string;
   readonly name: string;
   readonly uid: string;
+  /** Never set by us: the gateway's own controller is no controller of the Connection. */
+  readonly controller?: boolean;
 };
 
 export type ConnectionSpec = {

@@ -1,0 +1,139 @@
+import type {
+  AggregateStatus,
+  Condition,
+  Connection,
+  ConnectionRef,
+  DesiredConnection,
+  Latency,
+  TunnelEntry,
+} from '../domain/connection.ts';
+import { AGGREGATE_FIELD_MANAGER, connectionKey } from '../domain/connection.ts';
+import { parseLatency } from '../domain/latency.ts';
+import { mendConnection } from '../domain/mend-connection.ts';
+import type { CallOptions, ConnectionStore, WriteOptions } from '../ports/connection-store.ts';
+import { StoreError } from '../ports/connection-store.ts';
+import type { OwnedStatus } from './embedded-field-ownership.ts';
+import type { EmbeddedKubernetes } from './embedded-kubernetes.ts';
+
+type EmbeddedConnectionStoreOptions = {
+  /** Told the HTTP status that the real API would have answered to each write. */
+  readonly onWrite?: (code: number) => void;
+};
+
+const VALUES = ['Connected', 'Connecting', 'Error'];
+/** What the API takes as a field manager, hence as an interface. */
+const MAX_INTERFACE_ID_LENGTH = 128;
+
+/** A client of an {@link EmbeddedKubernetes}, with the errors that the real API gives. */
+export class EmbeddedConnectionStore implements ConnectionStore {
+  readonly #cluster: EmbeddedKubernetes;
+  readonly #onWrite: (code: number) => void;
+
+  constructor(cluster: EmbeddedKubernetes, { onWrite = () => {} }: EmbeddedConnectionStoreOptions = {}) {
+    this.#cluster = cluster;
+    this.#onWrite = onWrite;
+  }
+
+  async get(ref: ConnectionRef, options: CallOptions = {}): Promise<Connection | undefined> {
+    refuseAborted(options.signal);
+    return this.#cluster.get(ref);
+  }
+
+  async ensure(
+    desired: DesiredConnection,
+    options: CallOptions = {},
+  ): Promise<{ connection: Connection; change: 'created' | 'updated' | 'none' }> {
+    refuseAborted(options.signal);
+    const live = this.#cluster.get(desired.metadata);
+    const mended = live && mendConnection(live, desired);
+    if (live && mended === undefined) return { connection: live, change: 'none' };
+    this.#onWrite(live ? 200 : 201);
+    if (mended) return { connection: this.#cluster.replace(mended), change: 'updated' };
+    return { connection: this.#cluster.create(desired) as Connection, change: 'created' };
+  }
+
+  async applyTunnel(ref: ConnectionRef, entry: TunnelEntry, options: WriteOptions = {}): Promise<Connection> {
+    return this.#write(ref, options, faultOfTunnel(entry), (owned, time) =>
+      owned.apply(entry.interfaceID, { tunnels: [entry] }, time),
+    );
+  }
+
+  async removeTunnel(ref: ConnectionRef, interfaceId: string, options: WriteOptions = {}): Promise<Connection> {
+    return this.#write(ref, options, undefined, (owned, time) => {
+      const released = owned.apply(interfaceId, {}, time);
+      return owned.removeTunnel(interfaceId) || released;
+    });
+  }
+
+  async applyAggregate(ref: ConnectionRef, status: AggregateStatus, options: WriteOptions = {}): Promise<Connection> {
+    const { value, latency, conditions } = status;
+    return this.#write(ref, options, faultOfAggregate(status), (owned, time) =>
+      owned.apply(AGGREGATE_FIELD_MANAGER, { value, ...(latency && { latency }), conditions }, time),
+    );
+  }
+
+  #write(
+    ref: ConnectionRef,
+    { resourceVersion, signal }: WriteOptions,
+    fault: string | undefined,
+    edit: (owned: OwnedStatus, time: string) => boolean,
+  ): Connection {
+    refuseAborted(signal);
+    const live = this.#cluster.get(ref);
+    const key = connectionKey(ref);
+    if (live === undefined) throw this.#refusal('not-found', 404, `connection ${key} does not exist`);
+    if (fault !== undefined) throw this.#refusal('invalid', 422, `connection ${key}: ${fault}`);
+    const actual = live.metadata.resourceVersion;
+    if (resourceVersion !== undefined && resourceVersion !== actual) {
+      const message = `connection ${key} has moved on from resourceVersion ${resourceVersion} to ${actual}: read it again`;
+      throw this.#refusal('conflict', 409, message);
+    }
+    const connection = this.#cluster.editStatus(ref, edit);
+    this.#onWrite(200);
+    return connection;
+  }
+
+  #refusal(code: 'not-found' | 'invalid' | 'conflict', status: number, message: string): StoreError {
+    this.#onWrite(status);
+    return new StoreError(code, message, { status });
+  }
+}
+
+function refuseAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted) throw new StoreError('unavailable', 'the call was given up', { cause: signal.reason });
+}
+
+function faultOfTunnel(entry: TunnelEntry): string | undefined {
+  const { interfaceID, value, latency, lastTransitionTime } = entry;
+  const at = `status.tunnels[${interfaceID}]`;
+  if (interfaceID.length === 0 || interfaceID.length > MAX_INTERFACE_ID_LENGTH) {
+    return `${at}.interfaceID has ${interfaceID.length} characters: want 1 to ${MAX_INTERFACE_ID_LENGTH}`;
+  }
+  return (
+    faultOfValue(value, at) ??
+    faultOfLatency(latency, at) ??
+    (lastTransitionTime === undefined ? undefined : faultOfTime(lastTransitionTime, `${at}.lastTransitionTime`))
+  );
+}
+
+function faultOfAggregate({ value, latency, conditions }: AggregateStatus): string | undefined {
+  const faults = conditions.map(({ type, lastTransitionTime }: Condition) =>
+    faultOfTime(lastTransitionTime, `status.conditions[${type}].lastTransitionTime`),
+  );
+  return faultOfValue(value, 'status') ?? faultOfLatency(latency, 'status') ?? faults.find((fault) => fault);
+}
+
+function faultOfValue(value: string, at: string): string | undefined {
+  return VALUES.includes(value) ? undefined : `${at}.value is "${value}": want ${VALUES.join(', ')}`;
+}
+
+function faultOfLatency(latency: Latency | undefined, at: string): string | undefined {
+  if (latency === undefined) return undefined;
+  if (parseLatency(latency.value) === undefined) return `${at}.latency.value is "${latency.value}": want a Go duration`;
+  return faultOfTime(latency.timestamp, `${at}.latency.timestamp`);
+}
+
+function faultOfTime(time: string, at: string): string | undefined {
+  const isRfc3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/.test(time);
+  return isRfc3339 && !Number.isNaN(Date.parse(time)) ? undefined : `${at} is "${time}": want RFC 3339`;
+}

@@ -1,0 +1,67 @@
+import type { Change, ChangeKind } from '../domain/change.ts';
+import { isNewerResourceVersion } from '../domain/connection.ts';
+
+export type WatchedObject = Change['object'];
+
+/**
+ * What one run of a change feed has told of one kind of objects. It turns lists and watch events into changes, each told
+ * once: what was known already is left out, and what vanished while nobody looked is told as deleted.
+ */
+export class KnownObjects {
+  readonly #kind: ChangeKind;
+  readonly #objects = new Map<string, WatchedObject>();
+
+  constructor(kind: ChangeKind) {
+    this.#kind = kind;
+  }
+
+  /** The changes between what is known and a full list: deletions first, then by age. */
+  relist(items: readonly WatchedObject[]): Change[] {
+    const listed = new Map(items.map((item) => [keyOf(item), item]));
+    const gone = [...this.#objects.values()].filter(
+      (known) => listed.get(keyOf(known))?.metadata.uid !== known.metadata.uid,
+    );
+    const changes = gone.map((object) => this.#forget(object));
+    for (const object of items.toSorted(byAge)) changes.push(...this.#seen(object));
+    return changes;
+  }
+
+  /** The changes that a watch event brings: none if it was known, two if a namesake took the place. */
+  event(type: Change['type'], object: WatchedObject): Change[] {
+    const known = this.#objects.get(keyOf(object));
+    if (type === 'DELETED') return known?.metadata.uid === object.metadata.uid ? [this.#forget(object)] : [];
+    const predecessor = known !== undefined && known.metadata.uid !== object.metadata.uid ? [this.#forget(known)] : [];
+    return [...predecessor, ...this.#seen(object)];
+  }
+
+  #seen(object: WatchedObject): Change[] {
+    const known = this.#objects.get(keyOf(object));
+    if (known && !isNewerResourceVersion(object.metadata.resourceVersion, known.metadata.resourceVersion)) return [];
+    this.#objects.set(keyOf(object), object);
+    return [this.#change(known ? 'MODIFIED' : 'ADDED', object)];
+  }
+
+  #forget(object: WatchedObject): Change {
+    this.#objects.delete(keyOf(object));
+    return this.#change('DELETED', object);
+  }
+
+  #change(type: Change['type'], object: WatchedObject): Change {
+    return { kind: this.#kind, type, object } as Change;
+  }
+}
+
+/** As changes carry it: managedFields are bulky, and nobody judges by them. */
+export function withoutManagedFields(object: WatchedObject): WatchedObject {
+  const { managedFields: _, ...metadata } = object.metadata;
+  return { ...object, metadata } as WatchedObject;
+}
+
+function keyOf({ metadata }: WatchedObject): string {
+  return `${metadata.namespace}/${metadata.name}`;
+}
+
+function byAge({ metadata: a }: WatchedObject, { metadata: b }: WatchedObject): number {
+  if (a.resourceVersion === b.resourceVersion) return 0;
+  return isNewerResourceVersion(a.resourceVersion, b.resourceVersion) ? 1 : -1;
+}

@@ -1,0 +1,100 @@
+import { describe, expect, test } from 'vitest';
+import { EmbeddedChangeFeed } from '../../shared/adapters/embedded-change-feed.ts';
+import { EmbeddedConnectionStore } from '../../shared/adapters/embedded-connection-store.ts';
+import { EmbeddedKubernetes } from '../../shared/adapters/embedded-kubernetes.ts';
+import { REMOTE_CLUSTER_ID_LABEL } from '../../shared/domain/connection.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+import {
+  aggregate,
+  type ClusterUnderTest,
+  codeOf,
+  connected,
+  describeConnectionStore,
+  desiredConnection,
+} from './connection-store.contract.ts';
+
+function newKubernetes(clock = new VirtualClock()): EmbeddedKubernetes {
+  let uids = 0;
+  return new EmbeddedKubernetes({ clock, newUid: () => `uid-${++uids}` });
+}
+
+function underTest(kubernetes: EmbeddedKubernetes): ClusterUnderTest {
+  let namespaces = 0;
+  return {
+    store: () => new EmbeddedConnectionStore(kubernetes),
+    feed: (watched) => new EmbeddedChangeFeed(kubernetes, watched && { namespaces: watched }),
+    namespace: async () => `namespace-${++namespaces}`,
+    foreignPut: async (ref, manager, edit) => void kubernetes.foreignPut(ref, manager, edit),
+    foreignReplace: async (desired) => void kubernetes.replace(desired),
+    deleteConnection: async (ref) => void kubernetes.deleteConnection(ref),
+    createPublicKey: async (ref, remoteClusterId) =>
+      void kubernetes.putPublicKey({
+        metadata: { ...ref, labels: { [REMOTE_CLUSTER_ID_LABEL]: remoteClusterId } },
+        spec: { publicKey: Buffer.alloc(32, 7).toString('base64') },
+      }),
+    deletePublicKey: async (ref) => void kubernetes.deletePublicKey(ref),
+    whileBlind: async (during) => {
+      kubernetes.cutFeeds('cut by the test');
+      await during();
+      kubernetes.restoreFeeds();
+    },
+  };
+}
+
+describe('embedded connection store', () => {
+  const cluster = underTest(newKubernetes());
+  describeConnectionStore(() => cluster);
+
+  test('gives the same objects for the same calls', async () => {
+    const run = async () => {
+      const kubernetes = newKubernetes(new VirtualClock(Date.UTC(2026, 0, 2, 3, 4, 5, 678)));
+      const store = new EmbeddedConnectionStore(kubernetes);
+      const { connection } = await store.ensure(desiredConnection('ns'));
+      await store.applyTunnel(connection.metadata, connected('liqo-tunnel'));
+      return store.applyAggregate(connection.metadata, aggregate);
+    };
+
+    const connection = await run();
+
+    expect(await run()).toEqual(connection);
+    expect(connection.metadata).toMatchObject({
+      uid: 'uid-1',
+      resourceVersion: '3',
+      creationTimestamp: '2026-01-02T03:04:05Z',
+    });
+    expect(connection.metadata.managedFields?.[0]).toEqual({
+      manager: 'liqo-tunnel',
+      operation: 'Apply',
+      subresource: 'status',
+      time: '2026-01-02T03:04:05Z',
+      fieldsV1: {
+        'f:status': {
+          'f:tunnels': {
+            'k:{"interfaceID":"liqo-tunnel"}': {
+              '.': {},
+              'f:interfaceID': {},
+              'f:value': {},
+              'f:latency': { 'f:value': {}, 'f:timestamp': {} },
+              'f:lastTransitionTime': {},
+            },
+          },
+        },
+      },
+    });
+  });
+
+  test('reports each write with the status of the real API, and no read', async () => {
+    const codes: number[] = [];
+    const store = new EmbeddedConnectionStore(newKubernetes(), { onWrite: (code) => codes.push(code) });
+    const { connection } = await store.ensure(desiredConnection('ns'));
+    const ref = connection.metadata;
+    await store.ensure(desiredConnection('ns'));
+    await store.get(ref);
+    await store.applyTunnel(ref, connected('liqo-tunnel'));
+    await codeOf(store.applyAggregate(ref, aggregate, { resourceVersion: '1' }));
+    await codeOf(store.applyAggregate({ namespace: 'ns', name: 'none' }, aggregate));
+    await codeOf(store.applyTunnel(ref, { interfaceID: 'liqo-tunnel', value: 'Fine' as never }));
+
+    expect(codes).toEqual([201, 200, 409, 404, 422]);
+  });
+});

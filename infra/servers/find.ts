@@ -5,10 +5,10 @@ import { readPart, type ServerName, type ServerPart } from './catalog.ts';
 import { findOnPath, isExecutable } from './process.ts';
 
 /** Where a part was found. */
-export type ServerSource = 'KUBEBUILDER_ASSETS' | 'PATH' | 'cache';
+type ServerSource = 'KUBEBUILDER_ASSETS' | 'PATH' | 'cache';
 
 /** A part that is ready to start. */
-export interface FoundServer {
+interface FoundServer {
   readonly path: string;
   readonly version: string;
   readonly source: ServerSource;
@@ -21,7 +21,7 @@ export interface ServerSearch {
 }
 
 /** Neither found nor to be built: the message says why and what to do. */
-export class MissingServerError extends Error {
+class MissingServerError extends Error {
   readonly code = 'SERVER_MISSING';
 
   constructor(message: string, cause?: unknown) {

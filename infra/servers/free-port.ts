@@ -16,7 +16,7 @@ const portAttempts = 5;
  *
  * @throws Error if the host is not an address of this machine.
  */
-export async function freePorts(count: number, host: string): Promise<number[]> {
+async function freePorts(count: number, host: string): Promise<number[]> {
   const ports = new Set<number>();
   while (ports.size < count) {
     const port = randomInt(firstPort, lastPort);

@@ -8,7 +8,7 @@ import { type EtcdServer, launchEtcd } from './launch-etcd.ts';
 import { inTemporaryFolder, RunningServer } from './running-server.ts';
 
 /** A user that the API server knows by a static token; what it may do is RBAC's business. */
-export interface ApiUser {
+interface ApiUser {
   readonly name: string;
   readonly groups?: readonly string[];
 }

@@ -35,7 +35,7 @@ export interface ProcessSpec {
 }
 
 /** Grace between SIGTERM and SIGKILL. */
-export const defaultStopTimeoutMs = 10_000;
+const defaultStopTimeoutMs = 10_000;
 
 const logTailBytes = 16_384;
 const liveChildren = new Set<ChildProcess>();

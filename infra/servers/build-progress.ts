@@ -23,7 +23,7 @@ export function reportToStderr(stream: NodeJS.WriteStream = process.stderr): Bui
     const line = `${`${part.name} ${part.version}`.padEnd(24)}${formatElapsed(elapsedMs)}  ${detail}`;
     if (stream.isTTY) {
       const end = done ? '\n' : '';
-      stream.write(`\r\u001b[K${done ? line : line.slice(0, (stream.columns ?? defaultColumns) - 1)}${end}`);
+      stream.write(`\r\u001b[K${done ? line : line.slice(0, (stream.columns || defaultColumns) - 1)}${end}`);
     } else if (done || elapsedMs >= nextLineMs) {
       stream.write(`${line}\n`);
       nextLineMs = elapsedMs + lineEveryMs;

@@ -28,3 +28,6 @@ export const tunnelStateKey = (ref: ConnectionRef, interfaceId: string): string 
 
 /** Key of what connection-ensure keeps of a Connection (highest epoch, accepted announcement) in the same bucket. */
 export const connectionStateKey = tokens;
+
+/** Every stored observation of a Connection, whatever its partition and interface. */
+export const observationsFilter = (ref: ConnectionRef): string => `observations.*.${tokens(ref)}.*`;

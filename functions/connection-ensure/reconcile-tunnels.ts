@@ -1,0 +1,92 @@
+import { type CloudEvent, encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import { type Connection, type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
+import type { GatewayState } from '../../shared/domain/gateway-state.ts';
+import { type Listed, OBSERVATION_TYPE, type Unlisted } from '../../shared/domain/observation.ts';
+import { observationSubject, tunnelStateKey } from '../../shared/domain/subjects.ts';
+import { planListing } from '../../shared/domain/tunnel-listing.ts';
+import { initialEntry, type TunnelState } from '../../shared/domain/tunnel-status.ts';
+import { StoreError } from '../../shared/ports/connection-store.ts';
+import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
+
+const MAX_CONFLICTS = 8;
+
+/** Why a listing is looked at; `eventId` makes the events that follow from it repeatable. */
+export type Trigger = {
+  readonly eventId: string;
+  readonly signal: AbortSignal;
+};
+
+export type ListingChange = { readonly added: readonly string[]; readonly removed: readonly string[] };
+
+/**
+ * Makes the entries of `status.tunnels` those that are configured, never touching a live one, and tells tunnel-status
+ * by control events in the order of the tunnel's own subject:
+ * - `unlisted` goes before the entry is taken away, so that no observation behind it brings the entry back;
+ * - `listed` follows the entry, and again wherever the state that tunnel-status keeps does not know of this listing.
+ */
+export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPorts) {
+  async function tell(event: Listed | Unlisted, trigger: Trigger): Promise<void> {
+    const ref = { namespace: event.namespace, name: event.connection };
+    const message: CloudEvent = {
+      id: `${event.kind}.${event.interfaceId}.${trigger.eventId}`,
+      source: '/functions/connection-ensure',
+      type: OBSERVATION_TYPE,
+      time: event.observedAt,
+      data: event,
+    };
+    await bus.publish(encodeCloudEvent(observationSubject(ref, event.interfaceId), message));
+  }
+
+  async function isListed(ref: ConnectionRef, interfaceId: string, uid: string): Promise<boolean> {
+    const known = (await state.get(tunnelStateKey(ref, interfaceId)))?.value as TunnelState | undefined;
+    return known?.listed === true && known.connectionUid === uid;
+  }
+
+  return async function reconcileTunnelsStatus(
+    connection: Connection,
+    gateway: GatewayState,
+    trigger: Trigger,
+  ): Promise<ListingChange> {
+    const ref = { namespace: connection.metadata.namespace, name: connection.metadata.name };
+    const about = { namespace: ref.namespace, connection: ref.name, gatewayEpoch: gateway.epoch };
+    const now = new Date(clock.unixMs()).toISOString();
+    const { interfaces } = gateway.announcement;
+    const { uid } = connection.metadata;
+    const added = new Set<string>();
+    const removed = new Set<string>();
+
+    let current = connection;
+    for (let conflicts = 0; ; conflicts++) {
+      try {
+        const plan = planListing(current, interfaces);
+        for (const interfaceId of plan.stale) {
+          await tell({ ...about, kind: 'unlisted', interfaceId, observedAt: now }, trigger);
+          current = await connections.removeTunnel(ref, interfaceId, preconditions(current, trigger));
+          removed.add(interfaceId);
+        }
+        for (const interfaceId of plan.missing) {
+          current = await connections.applyTunnel(ref, initialEntry(interfaceId, now), preconditions(current, trigger));
+          added.add(interfaceId);
+        }
+        break;
+      } catch (err) {
+        if (!(err instanceof StoreError) || err.code !== 'conflict' || conflicts === MAX_CONFLICTS) throw err;
+        const fresh = await connections.get(ref, { signal: trigger.signal });
+        if (fresh?.metadata.uid !== uid)
+          throw new StoreError('conflict', `${connectionKey(ref)} was recreated meanwhile`);
+        current = fresh;
+      }
+    }
+
+    for (const interfaceId of interfaces) {
+      if (!added.has(interfaceId) && (await isListed(ref, interfaceId, uid))) continue;
+      await tell({ ...about, kind: 'listed', interfaceId, connectionUid: uid, observedAt: now }, trigger);
+      added.add(interfaceId);
+    }
+    return { added: [...added], removed: [...removed] };
+  };
+}
+
+function preconditions({ metadata }: Connection, { signal }: Trigger) {
+  return { resourceVersion: metadata.resourceVersion, signal };
+}

@@ -1,0 +1,109 @@
+import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import type { ConnectionRef } from '../../shared/domain/connection.ts';
+import { OBSERVATION_TYPE, type Silent, type TunnelEvent, tunnelEventSchema } from '../../shared/domain/observation.ts';
+import { judgeSilence, type LastWord, type SilenceDue, silenceTimerMessage } from '../../shared/domain/silence.ts';
+import { observationSubject, observationsFilter } from '../../shared/domain/subjects.ts';
+import { StoreError } from '../../shared/ports/connection-store.ts';
+import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
+import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
+import { eventDecoder } from '../../shared/runtime/event-decoder.ts';
+import { manifest } from './manifest.ts';
+
+export const gatewaySilence = defineFunction<SilenceDue>({
+  manifest,
+  create(ports, { gatewaySilentAfterMs }) {
+    const { bus, connections } = ports;
+    const wasAway = busOutages(ports);
+    const lastWords = lastWordsReader(ports);
+
+    async function rearm(connection: ConnectionRef, dueAtUnixMs: number): Promise<void> {
+      const { message, ...due } = silenceTimerMessage(connection, dueAtUnixMs);
+      await bus.schedule(message, due);
+    }
+
+    async function tellSilent(
+      connection: ConnectionRef,
+      interfaceId: string,
+      judgement: Silence,
+      context: EventContext,
+    ) {
+      const silent: Silent = {
+        namespace: connection.namespace,
+        connection: connection.name,
+        interfaceId,
+        kind: 'silent',
+        gatewayEpoch: judgement.gatewayEpoch,
+        observedAt: new Date(context.storedAtUnixMs).toISOString(),
+        message: messageOf(judgement),
+      };
+      await bus.publish(
+        encodeCloudEvent(observationSubject(connection, interfaceId), {
+          id: `silent.${interfaceId}.${context.streamSequence}.${connection.namespace}.${connection.name}`,
+          source: '/functions/gateway-silence',
+          type: OBSERVATION_TYPE,
+          time: silent.observedAt,
+          data: silent,
+        }),
+      );
+    }
+
+    return {
+      async handle({ data }, context): Promise<Outcome> {
+        const connection = { namespace: data.namespace, name: data.connection };
+        try {
+          const current = await connections.get(connection, { signal: context.attemptSignal() });
+          // Without a Connection there is nothing to watch over; connection-ensure arms the timer of a new one.
+          if (current === undefined) return { outcome: 'orphan', reason: 'NoConnection', connection };
+          const due = { dueAtUnixMs: data.dueAtUnixMs, storedAtUnixMs: context.storedAtUnixMs };
+          const words = await lastWords(connection);
+          const judgement = judgeSilence(due, words, gatewaySilentAfterMs, wasAway(gatewaySilentAfterMs));
+          if (judgement.kind === 'silent') {
+            for (const { interfaceID } of current.status?.tunnels ?? []) {
+              await tellSilent(connection, interfaceID, judgement, context);
+            }
+          }
+          await rearm(connection, judgement.nextDueAtUnixMs);
+          return judgement.kind === 'silent'
+            ? { outcome: 'written', reason: 'Silent', connection, after: judgement }
+            : { outcome: 'throttled', reason: REASONS[judgement.kind], connection };
+        } catch (err) {
+          if (!(err instanceof StoreError)) throw err;
+          return { outcome: 'failed', reason: err.code, connection };
+        }
+      },
+    };
+  },
+});
+
+type Silence = Extract<ReturnType<typeof judgeSilence>, { kind: 'silent' }>;
+
+const REASONS = { alive: 'Alive', late: 'TimerLate', outage: 'BusWasAway' } as const;
+
+function messageOf({ sinceUnixMs, gatewayEpoch }: Silence): string {
+  return sinceUnixMs === undefined
+    ? `gateway run ${gatewayEpoch} has said nothing since it was listed`
+    : `gateway run ${gatewayEpoch} has said nothing since ${new Date(sinceUnixMs).toISOString()}`;
+}
+
+/** The last message of each tunnel of a Connection, by direct get. */
+function lastWordsReader({ bus }: Pick<FunctionPorts, 'bus'>) {
+  const decode = eventDecoder([{ type: OBSERVATION_TYPE, schema: tunnelEventSchema }]);
+  return async (connection: ConnectionRef): Promise<readonly LastWord[]> => {
+    const messages = await bus.lastMessages('OBSERVATIONS', observationsFilter(connection));
+    return messages.flatMap((message) => {
+      const decoded = decode(message);
+      if ('error' in decoded) return [];
+      const { kind, gatewayEpoch } = decoded.event.data as TunnelEvent;
+      return [{ kind, gatewayEpoch, storedAtUnixMs: message.storedAtUnixMs }];
+    });
+  };
+}
+
+/** Whether this process saw the bus out of reach lately. */
+function busOutages({ bus, clock }: Pick<FunctionPorts, 'bus' | 'clock'>): (withinMs: number) => boolean {
+  let lastAwayMs = Number.NEGATIVE_INFINITY;
+  bus.onHealthChange(() => {
+    lastAwayMs = clock.monotonicMs();
+  });
+  return (withinMs) => !bus.health().connected || clock.monotonicMs() - lastAwayMs < withinMs;
+}

@@ -1,0 +1,122 @@
+import { type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
+import { connectionOf, type TunnelEvent } from '../../shared/domain/observation.ts';
+import { tunnelStateKey } from '../../shared/domain/subjects.ts';
+import { judgeEvent, judgeWrite, type WriteCandidate } from '../../shared/domain/tunnel-status.ts';
+import { StoreError } from '../../shared/ports/connection-store.ts';
+import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
+import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
+import { manifest } from './manifest.ts';
+import { type PartitionCache, partitionCache } from './state-cache.ts';
+import { writeGovernor } from './write-governor.ts';
+
+/** After so many conflicts in a row the next observation tries again. */
+const MAX_CONFLICTS = 5;
+
+export const tunnelStatus = defineFunction<TunnelEvent>({
+  manifest,
+  create(ports, settings) {
+    const partitions = new Map<string, PartitionCache>();
+    const updateTunnelStatus = tunnelStatusUpdater(ports);
+
+    return {
+      async handle({ data }, context) {
+        const cache = cacheOf(partitions, context, ports);
+        const connection = connectionOf(data);
+        const key = tunnelStateKey(connection, data.interfaceId);
+        const outcome = await judgeAndSettle();
+        return { ...outcome, connection, interfaceId: data.interfaceId };
+
+        async function judgeAndSettle(): Promise<Outcome> {
+          for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
+            const { state } = conflicts === 0 ? await cache.load(key) : await cache.reload(key);
+            const judgement = judgeEvent(state, data, settings);
+            if (judgement.kind === 'listing') {
+              if (!(await cache.save(key, judgement.state))) continue;
+              return { outcome: 'throttled', reason: judgement.reason, notable: true, after: judgement.state };
+            }
+            if (judgement.kind !== 'candidate') {
+              cache.remember(key, judgement.state);
+              return { outcome: judgement.kind, reason: judgement.reason };
+            }
+            const outcome = await updateTunnelStatus(judgement, { cache, key, connection, context });
+            if (outcome !== 'conflict') return outcome;
+          }
+          return { outcome: 'failed', reason: 'Conflict' };
+        }
+      },
+    };
+  },
+});
+
+/** What a replica remembers of a partition counts only while nobody else handled one of its events. */
+function cacheOf(
+  partitions: Map<string, PartitionCache>,
+  { consumer, uninterrupted }: EventContext,
+  { state }: FunctionPorts,
+): PartitionCache {
+  let cache = partitions.get(consumer);
+  if (cache === undefined) {
+    cache = partitionCache(state);
+    partitions.set(consumer, cache);
+  }
+  if (!uninterrupted) cache.clear();
+  return cache;
+}
+
+type Place = {
+  readonly cache: PartitionCache;
+  readonly key: string;
+  readonly connection: ConnectionRef;
+  readonly context: EventContext;
+};
+
+/**
+ * One read → judge → apply with that resourceVersion. The entry is written before its state is kept: after a crash
+ * between the two the repeated event finds the entry equal, so nothing is lost and nothing is written twice.
+ */
+function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
+  const governor = writeGovernor(clock);
+
+  return async function updateTunnelStatus(
+    candidate: WriteCandidate,
+    { cache, key, connection, context }: Place,
+  ): Promise<Outcome | 'conflict'> {
+    const name = connectionKey(connection);
+    const isTransition =
+      candidate.state.shown?.value !== ('value' in candidate.event ? candidate.event.value : 'Error');
+    const hold = governor.hold(name, context.consumer, isTransition);
+    if (hold !== undefined) {
+      cache.remember(key, candidate.state);
+      return { outcome: hold === 'Shed' ? 'throttled' : 'failed', reason: hold };
+    }
+
+    const startedMs = clock.monotonicMs();
+    const signal = context.attemptSignal();
+    try {
+      const current = await connections.get(connection, { signal });
+      const judgement = judgeWrite(candidate, current);
+      if (judgement.kind !== 'write' || current === undefined) {
+        cache.remember(key, judgement.state);
+        governor.succeeded(name);
+        return judgement.kind === 'write' ? 'conflict' : { outcome: judgement.kind, reason: judgement.reason };
+      }
+      const { resourceVersion } = current.metadata;
+      await connections.applyTunnel(connection, judgement.entry, { signal, resourceVersion });
+      governor.succeeded(name);
+      await cache.save(key, judgement.state);
+      const { before, entry: after } = judgement;
+      return { outcome: 'written', reason: before.value === after.value ? 'Refresh' : 'Transition', before, after };
+    } catch (err) {
+      if (!(err instanceof StoreError)) throw err;
+      if (err.code === 'conflict') return 'conflict';
+      // The event has been seen; what is shown has not changed, so the next one tries again.
+      cache.remember(key, candidate.state);
+      if (err.code === 'not-found') return { outcome: 'orphan', reason: 'NoConnection' };
+      governor.failed(name, err.retryAfterMs);
+      log.warn({ err, connection: name, interfaceId: candidate.event.interfaceId }, 'tunnel status not written');
+      return { outcome: 'failed', reason: err.code };
+    } finally {
+      governor.took(context.consumer, isTransition, clock.monotonicMs() - startedMs);
+    }
+  };
+}

@@ -1,0 +1,60 @@
+import type { TunnelState } from '../../shared/domain/tunnel-status.ts';
+import type { StateStore } from '../../shared/ports/state-store.ts';
+
+export type Cached = { state: TunnelState | undefined; revision: number };
+
+/**
+ * The state of the tunnels of one partition: a copy of the KV bucket, trusted only while no other replica handled
+ * an event of the partition. Also holds what is not worth a write: the last sequence of throttled events.
+ */
+export type PartitionCache = {
+  /** Forgets all copies: somebody else may have written. */
+  clear(): void;
+  load(key: string): Promise<Cached>;
+  /** Like {@link load}, after a conflict: from the store, unless what it holds is what this copy came from. */
+  reload(key: string): Promise<Cached>;
+  /** Keeps durably. `false`: another replica wrote in between; the copy is dropped. */
+  save(key: string, state: TunnelState): Promise<boolean>;
+  /** Keeps in memory only. */
+  remember(key: string, state: TunnelState | undefined): void;
+};
+
+export function partitionCache(store: StateStore): PartitionCache {
+  const copies = new Map<string, Cached>();
+
+  async function fetch(key: string): Promise<Cached> {
+    const entry = await store.get(key);
+    const fresh: Cached = { state: entry?.value as TunnelState | undefined, revision: entry?.revision ?? 0 };
+    copies.set(key, fresh);
+    return fresh;
+  }
+
+  return {
+    clear: () => copies.clear(),
+
+    load: async (key) => copies.get(key) ?? fetch(key),
+
+    async reload(key) {
+      const copy = copies.get(key);
+      const fresh = await fetch(key);
+      if (copy === undefined || copy.revision !== fresh.revision) return fresh;
+      copies.set(key, copy);
+      return copy;
+    },
+
+    async save(key, state) {
+      const revision = await store.put(key, state, copies.get(key)?.revision ?? 0);
+      if (revision === undefined) {
+        copies.delete(key);
+        return false;
+      }
+      copies.set(key, { state, revision });
+      return true;
+    },
+
+    remember(key, state) {
+      const copy = copies.get(key);
+      if (copy !== undefined) copy.state = state;
+    },
+  };
+}

@@ -1,0 +1,81 @@
+import type { CloudEvent } from '../domain/cloud-event.ts';
+import type { ConnectionRef } from '../domain/connection.ts';
+import type { OutcomeName } from '../domain/decision.ts';
+import type { FunctionSettings } from '../domain/function-settings.ts';
+import type { ConsumerSpec } from '../domain/topology.ts';
+import type { FunctionPorts } from '../ports/function-ports.ts';
+
+/** An event type that a function takes, with the JSON Schema that its data is checked against. */
+export type EventContract = { readonly type: string; readonly schema: object };
+
+/** What a function is, to those who run, document, deploy and permit it. */
+export type FunctionManifest = {
+  readonly name: string;
+  /** One sentence, in the third person. */
+  readonly summary: string;
+  readonly accepts: readonly EventContract[];
+  readonly consumers: readonly ConsumerSpec[];
+  /** One attempt's longest time; under half the ack wait, so that a slow attempt is over before a redelivery. */
+  readonly attemptTimeoutMs: number;
+  /**
+   * `ack`: the next event of the same kind repairs what this one could not do (observations carry level).
+   * `retry`: the event comes again after a delay.
+   */
+  readonly onFailure: 'ack' | 'retry';
+};
+
+/** How an event ended, for the metric, the log and the decision stream. */
+export type Outcome = {
+  readonly outcome: OutcomeName;
+  /** CamelCase word, as Kubernetes reasons are. */
+  readonly reason: string;
+  readonly connection?: ConnectionRef;
+  readonly interfaceId?: string;
+  readonly before?: unknown;
+  readonly after?: unknown;
+  /** Only with `failed` and `onFailure: 'retry'`: not before this long. */
+  readonly retryAfterMs?: number;
+  /** Publish a decision though the outcome is one that is only counted (a listing change). */
+  readonly notable?: boolean;
+};
+
+export type EventContext = {
+  /** For calls: aborts when the attempt's time is over or the process stops. Armed at its first use. */
+  readonly attemptSignal: () => AbortSignal;
+  readonly consumer: string;
+  readonly streamSequence: number;
+  /** The server's time of the event. */
+  readonly storedAtUnixMs: number;
+  readonly deliveryCount: number;
+  /** Events that wait behind this one. */
+  readonly pending: number;
+  /** Nobody else handled an event of this consumer since this process did: what it remembers is still true. */
+  readonly uninterrupted: boolean;
+};
+
+export type EventHandler<Data> = (event: CloudEvent<Data>, context: EventContext) => Promise<Outcome>;
+
+/** A stateless function: what it keeps between events is a cache that may vanish at any time. */
+export type FunctionInstance<Data> = {
+  readonly handle: EventHandler<Data>;
+  /** Runs once before the first event, and again until it succeeds. */
+  readonly start?: (signal: AbortSignal) => Promise<void>;
+};
+
+export type FunctionDefinition<Data = unknown> = {
+  readonly manifest: FunctionManifest;
+  readonly create: (ports: FunctionPorts, settings: FunctionSettings) => FunctionInstance<Data>;
+};
+
+/** Checks the manifest where a slip would only show in production. */
+export function defineFunction<Data>(definition: FunctionDefinition<Data>): FunctionDefinition {
+  const { name, consumers, attemptTimeoutMs } = definition.manifest;
+  for (const consumer of consumers) {
+    if (attemptTimeoutMs * 2 >= consumer.ackWaitMs) {
+      throw new Error(
+        `function ${name}: attemptTimeoutMs ${attemptTimeoutMs} is not under half the ack wait of ${consumer.durable} (${consumer.ackWaitMs})`,
+      );
+    }
+  }
+  return definition as FunctionDefinition;
+}

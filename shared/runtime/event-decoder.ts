@@ -1,0 +1,51 @@
+import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
+import { type BusMessage, type CloudEvent, decodeCloudEvent } from '../domain/cloud-event.ts';
+import type { EventContract } from './define-function.ts';
+
+/** Largest event that any function takes; a Connection of 64 tunnels is about 32 KiB. */
+export const MAX_EVENT_BYTES = 256 * 1024;
+
+export type DecodeResult =
+  | { readonly event: CloudEvent }
+  | {
+      readonly error: {
+        readonly reason: 'Malformed' | 'UnknownType' | 'Oversized' | 'SchemaViolation';
+        readonly message: string;
+      };
+    };
+
+export type EventDecoder = (message: BusMessage) => DecodeResult;
+
+/** Bytes in, a checked event or a named fault out; never throws. Schemas are compiled once. */
+export function eventDecoder(contracts: readonly EventContract[]): EventDecoder {
+  const ajv = new Ajv2020({ discriminator: true, allowUnionTypes: true });
+  const validators = new Map<string, ValidateFunction>(
+    contracts.map(({ type, schema }) => [type, ajv.compile(schema)]),
+  );
+  return (message) => {
+    if (message.data.byteLength > MAX_EVENT_BYTES) {
+      return fault('Oversized', `${message.data.byteLength} bytes, at most ${MAX_EVENT_BYTES}`);
+    }
+    const decoded = decodeCloudEvent(message);
+    if ('error' in decoded) return fault('Malformed', decoded.error);
+    const { event } = decoded;
+    const validate = validators.get(event.type);
+    if (validate === undefined) {
+      return fault(
+        'UnknownType',
+        `ce-type is ${JSON.stringify(event.type)}, want ${[...validators.keys()].join(' or ')}`,
+      );
+    }
+    if (!validate(event.data)) return fault('SchemaViolation', describe(validate.errors ?? []));
+    return { event };
+  };
+}
+
+function fault(reason: 'Malformed' | 'UnknownType' | 'Oversized' | 'SchemaViolation', message: string): DecodeResult {
+  return { error: { reason, message } };
+}
+
+/** The validator's paths and words: `/rttNs must be integer`. */
+function describe(errors: readonly ErrorObject[]): string {
+  return errors.map((error) => `${error.instancePath || '/'} ${error.message ?? error.keyword}`).join('; ');
+}

@@ -1,0 +1,144 @@
+import { type CloudEvent, encodeCloudEvent } from '../domain/cloud-event.ts';
+import { DEAD_LETTER_TYPE, deadLetterOf } from '../domain/dead-letter.ts';
+import type { FunctionSettings } from '../domain/function-settings.ts';
+import { deadLetterSubject } from '../domain/subjects.ts';
+import type { ConsumerSpec } from '../domain/topology.ts';
+import { BusError, type Delivery, type Settlement } from '../ports/event-bus.ts';
+import type { FunctionPorts } from '../ports/function-ports.ts';
+import { attemptTimer } from './attempt-timer.ts';
+import { decisionRecorder } from './decision-recorder.ts';
+import type { FunctionDefinition, Outcome } from './define-function.ts';
+import { eventDecoder } from './event-decoder.ts';
+import { retrying } from './retrying.ts';
+
+/** Deliveries of one event that may end in an unexpected error before it counts as poisonous. */
+const MAX_ATTEMPTS = 5;
+const RETRY_MS = 250;
+const MAX_RETRY_MS = 30_000;
+
+/**
+ * Runs one replica of a function until `signal` aborts: decode → validate → handle → settle, on every consumer of its
+ * manifest. Resolves when what was in work is settled. Never rejects for a fault of an event, the bus or the API.
+ */
+export async function runFunction(
+  definition: FunctionDefinition,
+  ports: FunctionPorts,
+  settings: FunctionSettings,
+  signal: AbortSignal,
+): Promise<void> {
+  const { manifest } = definition;
+  const { log } = ports;
+  const instance = definition.create(ports, settings);
+  const { start } = instance;
+  if (start)
+    await retrying(() => start(signal), { clock: ports.clock, log, signal, what: `start of ${manifest.name}` });
+  if (signal.aborted) return;
+  const process = eventProcessor(definition, instance.handle, ports);
+  await Promise.all(
+    manifest.consumers.map((consumer) =>
+      ports.bus.consume(consumer, deliveryHandler(consumer, process, signal), signal),
+    ),
+  );
+}
+
+type Process = (
+  delivery: Delivery,
+  consumer: ConsumerSpec,
+  uninterrupted: boolean,
+  signal: AbortSignal,
+) => Promise<Settlement>;
+
+/** Knows whether another replica handled an event of this consumer in between. */
+function deliveryHandler(consumer: ConsumerSpec, process: Process, signal: AbortSignal) {
+  let last = 0;
+  return async (delivery: Delivery): Promise<Settlement> => {
+    const uninterrupted = last !== 0 && delivery.deliverySequence === last + 1;
+    last = delivery.deliverySequence;
+    return process(delivery, consumer, uninterrupted, signal);
+  };
+}
+
+/** One event from bytes to settlement; the one place for its metric, log line, decision and dead letter. */
+function eventProcessor(
+  { manifest }: FunctionDefinition,
+  handle: (event: CloudEvent, context: Parameters<FunctionHandle>[1]) => Promise<Outcome>,
+  ports: FunctionPorts,
+): Process {
+  const { bus, clock, meter, log } = ports;
+  const decode = eventDecoder(manifest.accepts);
+  const record = decisionRecorder(manifest.name, ports);
+
+  async function deadLetter(delivery: Delivery, reason: string, message: string): Promise<void> {
+    const at = new Date(clock.unixMs()).toISOString();
+    const letter = deadLetterOf(delivery, { function: manifest.name, reason, message, at });
+    const id = `${manifest.name}.${delivery.stream}.${delivery.streamSequence}`;
+    await bus.publish(
+      encodeCloudEvent(deadLetterSubject(manifest.name), {
+        id,
+        source: `/functions/${manifest.name}`,
+        type: DEAD_LETTER_TYPE,
+        time: at,
+        data: letter,
+      }),
+    );
+    meter.count('wg_keepalive_events_total', { function: manifest.name, outcome: 'invalid' });
+    log.warn({ stream: delivery.stream, seq: delivery.streamSequence, reason, detail: message }, 'event dead-lettered');
+  }
+
+  async function handled(delivery: Delivery, consumer: ConsumerSpec, uninterrupted: boolean, signal: AbortSignal) {
+    const decoded = decode(delivery);
+    if ('error' in decoded) {
+      await deadLetter(delivery, decoded.error.reason, decoded.error.message);
+      return ACK;
+    }
+    using attempt = attemptTimer(clock, manifest.attemptTimeoutMs, signal);
+    const outcome = await handle(decoded.event, {
+      attemptSignal: attempt.signal,
+      consumer: consumer.durable,
+      streamSequence: delivery.streamSequence,
+      storedAtUnixMs: delivery.storedAtUnixMs,
+      deliveryCount: delivery.deliveryCount,
+      pending: delivery.pending,
+      uninterrupted,
+    });
+    if (outcome.outcome === 'invalid') {
+      await deadLetter(delivery, outcome.reason, 'refused by the handler');
+      return ACK;
+    }
+    await record(decoded.event, outcome, delivery);
+    return outcome.outcome === 'failed' && manifest.onFailure === 'retry'
+      ? retry(outcome.retryAfterMs ?? backOffMs(delivery.deliveryCount))
+      : ACK;
+  }
+
+  return async (delivery, consumer, uninterrupted, signal) => {
+    try {
+      return await handled(delivery, consumer, uninterrupted, signal);
+    } catch (err) {
+      if (signal.aborted || err instanceof BusError) return retry(RETRY_MS);
+      log.error(
+        { err, stream: delivery.stream, seq: delivery.streamSequence, attempt: delivery.deliveryCount },
+        'handler threw',
+      );
+      if (delivery.deliveryCount < MAX_ATTEMPTS) return retry(backOffMs(delivery.deliveryCount));
+      try {
+        await deadLetter(delivery, 'Poisonous', `${(err as Error).name}: ${(err as Error).message}`);
+        return ACK;
+      } catch {
+        return retry(MAX_RETRY_MS);
+      }
+    }
+  };
+}
+
+type FunctionHandle = ReturnType<FunctionDefinition['create']>['handle'];
+
+const ACK: Settlement = { kind: 'ack' };
+
+function retry(delayMs: number): Settlement {
+  return { kind: 'retry', delayMs };
+}
+
+function backOffMs(deliveryCount: number): number {
+  return Math.min(RETRY_MS * 2 ** (deliveryCount - 1), MAX_RETRY_MS);
+}

@@ -82,10 +82,11 @@ export async function describeReal(name: string, needs: readonly Need[], suite: 
     return;
   }
   console.warn(`SKIPPED: suite "${name}" runs on real parts, and this machine lacks:\n${why}`);
-  describe.skip(name, suite);
+  describe.skip(`${name} [lacks ${missing.map(({ need, remedy }) => `${need}: ${remedy}`).join('; ')}]`, suite);
 }
 
-function isCi(): boolean {
+/** Whether nothing may be left out: `CI` is set, and not to 0 or false. */
+export function isCi(): boolean {
   const ci = process.env.CI;
   return ci !== undefined && !['', '0', 'false'].includes(ci);
 }

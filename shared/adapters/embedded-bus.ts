@@ -57,9 +57,14 @@ export class EmbeddedBus implements EventBus, LiveFeed {
 
   subscribe(filter: string, onMessage: (message: LiveMessage) => void, signal: AbortSignal): void {
     if (signal.aborted) return;
-    const unsubscribe = this.#open().listen(filter, onMessage);
+    const unlisten = this.#open().listen(filter, onMessage);
+    const unsubscribe = () => {
+      unlisten();
+      signal.removeEventListener('abort', unsubscribe);
+      this.#unsubscribes.delete(unsubscribe);
+    };
     this.#unsubscribes.add(unsubscribe);
-    signal.addEventListener('abort', unsubscribe, { once: true });
+    signal.addEventListener('abort', unsubscribe);
   }
 
   health(): BusHealth {

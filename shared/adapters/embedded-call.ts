@@ -1,7 +1,7 @@
 import type { Clock } from '../ports/clock.ts';
 import type { Delivery, Settlement } from '../ports/event-bus.ts';
 import type { EmbeddedCaller, EmbeddedConsumer } from './embedded-consumer.ts';
-import { HANDLER_FAILED } from './handler-failure.ts';
+import { settlementOf } from './settlement.ts';
 import { WorkingAcks } from './working-acks.ts';
 
 /** One `consume` call: takes deliveries while it has free slots, and settles each as its handler says. */
@@ -62,16 +62,5 @@ export class EmbeddedCall implements EmbeddedCaller {
     if (this.#state !== 'stopping' || this.#inWork.size > 0) return;
     this.#inWork.stop();
     this.#end();
-  }
-}
-
-async function settlementOf(
-  handle: (delivery: Delivery) => Promise<Settlement>,
-  delivery: Delivery,
-): Promise<Settlement> {
-  try {
-    return await handle(delivery);
-  } catch {
-    return HANDLER_FAILED;
   }
 }

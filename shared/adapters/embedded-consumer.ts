@@ -79,6 +79,7 @@ export class EmbeddedConsumer implements StreamFollower {
 
   /** As on the server, it is the message that is settled, whichever of its deliveries says so. */
   settle(delivery: Delivery, settlement: Settlement): void {
+    this.#pump(); // its caller has a free slot now
     const { streamSequence } = delivery;
     const pending = this.#pending.get(streamSequence);
     if (!pending) return;
@@ -93,7 +94,6 @@ export class EmbeddedConsumer implements StreamFollower {
         this.#advise({ kind: 'terminated', ...pick(delivery), reason: settlement.reason });
       }
     }
-    this.#pump();
   }
 
   /** Says that the handler still works on it: another ack wait from now. */

@@ -1,0 +1,93 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+const root = join(import.meta.dirname, '../..');
+const exec = promisify(execFile);
+
+type Ended = { readonly code: number; readonly stdout: string; readonly stderr: string };
+
+let folder: string;
+let program: string;
+let installed: string;
+
+async function end(command: string, args: readonly string[], env?: NodeJS.ProcessEnv): Promise<Ended> {
+  try {
+    return { code: 0, ...(await exec(command, [...args], { cwd: folder, env: { ...process.env, ...env } })) };
+  } catch (error) {
+    return error as Ended;
+  }
+}
+
+/** The packed package, installed in a folder of its own, without a registry: nothing else is needed. */
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'wg-keepalive-package-'));
+  const { stdout } = await exec('npm', ['pack', '--json', '--pack-destination', folder], { cwd: root });
+  // Builds print before the JSON does.
+  const [{ filename }] = JSON.parse(stdout.slice(stdout.indexOf('[\n'))) as [{ readonly filename: string }];
+  await exec('npm', ['install', '--offline', '--no-audit', '--no-fund', join(folder, filename)], { cwd: folder });
+  program = join(folder, 'node_modules/.bin/wg-keepalive');
+  installed = join(folder, 'node_modules/wg-keepalive');
+});
+
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+describe('the package, packed and installed elsewhere', () => {
+  it('needs no other package', async () => {
+    const packages = (await readdir(join(folder, 'node_modules'))).filter((name) => !name.startsWith('.'));
+    expect(packages).toEqual(['wg-keepalive']);
+  });
+
+  it('holds the program, its data and the licenses of what is inside, no sources and no tests', async () => {
+    const files = (await readdir(installed, { recursive: true })).filter((file) => !file.includes('chunks'));
+    expect(files).toEqual(expect.arrayContaining(['dist/wg-keepalive.js', 'LICENSE', 'infra/crds']));
+    expect(files.filter((file) => /\.ts$|^(functions|shared|test)/.test(file))).toEqual([]);
+    const licenses = await readFile(join(installed, 'dist/THIRD-PARTY-LICENSES.txt'), 'utf8');
+    for (const name of ['@kubernetes/client-node', '@nats-io/jetstream', 'ajv', 'pino', 'prom-client']) {
+      expect(licenses).toMatch(new RegExp(`^${name} \\d+\\.\\d+\\.\\d+ \\(`, 'm'));
+    }
+  });
+
+  it('is executable and shows its help', async () => {
+    expect((await stat(program)).mode & 0o111).toBe(0o111);
+    const { code, stdout, stderr } = await end(program, ['--help']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toContain('Usage: wg-keepalive COMMAND [FLAGS]');
+  });
+
+  it.each(['gateway', 'function', 'setup', 'lab'])('shows the help of %s', async (command) => {
+    const { code, stdout } = await end(program, [command, '--help']);
+    expect(code).toBe(0);
+    expect(stdout).toContain(`Usage: wg-keepalive ${command} `);
+  });
+
+  it('ends with exit code 2 and one line on a wrong flag', async () => {
+    const { code, stdout, stderr } = await end(program, ['gateway', '--ping-interval=soon']);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toBe(
+      'wg-keepalive gateway: --ping-interval "soon": want a duration such as 50ms, 2s or 1m30s, from 1ms to 1h0m0s\n',
+    );
+  });
+
+  it.each([
+    [['replay'], 'wg-keepalive replay: not there yet in version'],
+    [['gatway'], 'wg-keepalive gatway: there is no such command: want one of gateway, function, setup, lab'],
+    [[], 'wg-keepalive: a command is missing'],
+  ])('ends with exit code 2 on %j', async (args, message) => {
+    const { code, stderr } = await end(program, args);
+    expect(code).toBe(2);
+    expect(stderr).toContain(message);
+    expect(stderr.trimEnd()).not.toContain('\n');
+  });
+
+  it('says which Node it needs when it runs on an older one', async () => {
+    const older = 'Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.19.0" } })';
+    const preload = `--import=data:text/javascript,${encodeURIComponent(older)}`;
+    const { code, stdout, stderr } = await end(program, ['--help'], { NODE_OPTIONS: preload });
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toMatch(/^wg-keepalive: this is Node 20\.19\.0 \(.+\), 22\.19 or newer is needed: /);
+  });
+});

@@ -66,7 +66,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
       const gateway = await gateways.of(connection);
       if (gateway === undefined) return { outcome: 'orphan', reason: 'NoGateway', connection } as const;
       if (type === 'DELETED') {
-        const refusal = await guard(connection, context.storedAtUnixMs);
+        const refusal = await guard(connection, context);
         return { ...(refusal ?? (await ensure(gateway, trigger, context.storedAtUnixMs))), connection };
       }
       const { missing, stale } = planListing(object, gateway.announcement.interfaces);

@@ -1,12 +1,12 @@
 import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import type { ConnectionRef } from '../../shared/domain/connection.ts';
-import { OBSERVATION_TYPE, type Silent, type TunnelEvent, tunnelEventSchema } from '../../shared/domain/observation.ts';
-import { judgeSilence, type LastWord, type SilenceDue, silenceTimerMessage } from '../../shared/domain/silence.ts';
-import { observationSubject, observationsFilter } from '../../shared/domain/subjects.ts';
+import { OBSERVATION_TYPE, type Silent } from '../../shared/domain/observation.ts';
+import { judgeSilence, type SilenceDue, silenceTimerMessage } from '../../shared/domain/silence.ts';
+import { observationSubject } from '../../shared/domain/subjects.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
-import { eventDecoder } from '../../shared/runtime/event-decoder.ts';
+import { lastWordsReader } from '../../shared/runtime/last-words.ts';
 import { manifest } from './manifest.ts';
 
 export const gatewaySilence = defineFunction<SilenceDue>({
@@ -14,7 +14,7 @@ export const gatewaySilence = defineFunction<SilenceDue>({
   create(ports, { gatewaySilentAfterMs }) {
     const { bus, connections } = ports;
     const wasAway = busOutages(ports);
-    const lastWords = lastWordsReader(ports);
+    const lastWords = lastWordsReader(bus);
 
     async function rearm(connection: ConnectionRef, dueAtUnixMs: number): Promise<void> {
       const { message, ...due } = silenceTimerMessage(connection, dueAtUnixMs);
@@ -83,20 +83,6 @@ function messageOf({ sinceUnixMs, gatewayEpoch }: Silence): string {
   return sinceUnixMs === undefined
     ? `gateway run ${gatewayEpoch} has said nothing since it was listed`
     : `gateway run ${gatewayEpoch} has said nothing since ${new Date(sinceUnixMs).toISOString()}`;
-}
-
-/** The last message of each tunnel of a Connection, by direct get. */
-function lastWordsReader({ bus }: Pick<FunctionPorts, 'bus'>) {
-  const decode = eventDecoder([{ type: OBSERVATION_TYPE, schema: tunnelEventSchema }]);
-  return async (connection: ConnectionRef): Promise<readonly LastWord[]> => {
-    const messages = await bus.lastMessages('OBSERVATIONS', observationsFilter(connection));
-    return messages.flatMap((message) => {
-      const decoded = decode(message);
-      if ('error' in decoded) return [];
-      const { kind, gatewayEpoch } = decoded.event.data as TunnelEvent;
-      return [{ kind, gatewayEpoch, storedAtUnixMs: message.storedAtUnixMs }];
-    });
-  };
 }
 
 /** Whether this process saw the bus out of reach lately. */

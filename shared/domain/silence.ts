@@ -44,6 +44,11 @@ const MAX_LATENESS_MS = 2_000;
 /** The last message of one tunnel's subject. */
 export type LastWord = { readonly kind: string; readonly gatewayEpoch: number; readonly storedAtUnixMs: number };
 
+/** What the functions say in the gateway's stead does not count. */
+export function isSpokenByGateway({ kind }: LastWord): boolean {
+  return kind !== 'silent' && kind !== 'unlisted' && kind !== 'listed';
+}
+
 export type SilenceJudgement =
   | { readonly kind: 'alive' | 'late' | 'outage'; readonly nextDueAtUnixMs: number }
   | {
@@ -55,7 +60,7 @@ export type SilenceJudgement =
 
 /**
  * All times are the server's. What counts as a word of the gateway is an observation, or the listing that it has to
- * answer; what the functions say in its stead does not.
+ * answer.
  *
  * @param busWasAway the bus was out of reach within the last `silentAfterMs`: what gateways said may still be on its way
  */
@@ -68,7 +73,7 @@ export function judgeSilence(
   const now = due.storedAtUnixMs;
   const nextDueAtUnixMs = now + silentAfterMs;
   if (now - due.dueAtUnixMs > MAX_LATENESS_MS) return { kind: 'late', nextDueAtUnixMs };
-  const heard = lastWords.filter(({ kind }) => kind !== 'silent' && kind !== 'unlisted');
+  const heard = lastWords.filter((word) => isSpokenByGateway(word) || word.kind === 'listed');
   const lastHeard = Math.max(0, ...heard.map(({ storedAtUnixMs }) => storedAtUnixMs));
   if (now - lastHeard < silentAfterMs) return { kind: 'alive', nextDueAtUnixMs: lastHeard + silentAfterMs };
   if (busWasAway) return { kind: 'outage', nextDueAtUnixMs };

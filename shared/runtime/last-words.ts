@@ -1,0 +1,20 @@
+import type { ConnectionRef } from '../domain/connection.ts';
+import { OBSERVATION_TYPE, type TunnelEvent, tunnelEventSchema } from '../domain/observation.ts';
+import type { LastWord } from '../domain/silence.ts';
+import { observationsFilter } from '../domain/subjects.ts';
+import type { EventBus } from '../ports/event-bus.ts';
+import { eventDecoder } from './event-decoder.ts';
+
+/** Reads the last event of each tunnel of a Connection, by direct get; one that is not valid says nothing. */
+export function lastWordsReader(bus: EventBus): (connection: ConnectionRef) => Promise<readonly LastWord[]> {
+  const decode = eventDecoder([{ type: OBSERVATION_TYPE, schema: tunnelEventSchema }]);
+  return async (connection) => {
+    const messages = await bus.lastMessages('OBSERVATIONS', observationsFilter(connection));
+    return messages.flatMap((message) => {
+      const decoded = decode(message);
+      if ('error' in decoded) return [];
+      const { kind, gatewayEpoch } = decoded.event.data as TunnelEvent;
+      return [{ kind, gatewayEpoch, storedAtUnixMs: message.storedAtUnixMs }];
+    });
+  };
+}

@@ -1,0 +1,168 @@
+import { CATALOG } from '../../functions/catalog.ts';
+import { EmbeddedBroker } from '../../shared/adapters/embedded-broker.ts';
+import { EmbeddedBus } from '../../shared/adapters/embedded-bus.ts';
+import { EmbeddedChangeFeed } from '../../shared/adapters/embedded-change-feed.ts';
+import { EmbeddedConnectionStore } from '../../shared/adapters/embedded-connection-store.ts';
+import { EmbeddedKubernetes } from '../../shared/adapters/embedded-kubernetes.ts';
+import { EmbeddedStateStore } from '../../shared/adapters/embedded-state-store.ts';
+import { type CloudEvent, encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import type { Connection, TunnelEntry } from '../../shared/domain/connection.ts';
+import type { Decision } from '../../shared/domain/decision.ts';
+import type { FunctionSettings } from '../../shared/domain/function-settings.ts';
+import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gateway-announcement.ts';
+import { OBSERVATION_TYPE, type Observation } from '../../shared/domain/observation.ts';
+import { gatewaySubject, observationSubject } from '../../shared/domain/subjects.ts';
+import type { ConnectionStore } from '../../shared/ports/connection-store.ts';
+import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
+import type { Logger, Meter } from '../../shared/ports/telemetry.ts';
+import { runReplica } from '../../shared/runtime/run-replica.ts';
+import { VirtualClock } from './virtual-clock.ts';
+
+export const REF = { namespace: 'liqo-tenant-rome', name: 'gw-rome' };
+export const SETTINGS: FunctionSettings = { updateStatusIntervalMs: 10_000, gatewaySilentAfterMs: 30_000 };
+
+/** Functions on embedded parts and a virtual clock, with gateways that say what the test wants. */
+export class FunctionWorld {
+  readonly clock = new VirtualClock();
+  readonly broker = new EmbeddedBroker({ clock: this.clock });
+  readonly state = new EmbeddedStateStore();
+  readonly kubernetes: EmbeddedKubernetes;
+  readonly counts = new Map<string, number>();
+  readonly decisions: Decision[] = [];
+  readonly #outside: EmbeddedBus;
+  #uids = 0;
+
+  constructor() {
+    this.kubernetes = new EmbeddedKubernetes({ clock: this.clock, newUid: () => `uid-${++this.#uids}` });
+    this.#outside = new EmbeddedBus(this.broker, this.clock);
+    const seen = new AbortController();
+    this.#outside.subscribe(
+      'live.decisions.>',
+      ({ data }) => this.decisions.push(JSON.parse(new TextDecoder().decode(data)) as Decision),
+      seen.signal,
+    );
+  }
+
+  /** One replica, in a "process" of its own: `crash` leaves what it holds unsettled. */
+  start(
+    name: string,
+    options: {
+      readonly settings?: FunctionSettings;
+      readonly connections?: (store: ConnectionStore) => ConnectionStore;
+    } = {},
+  ): { stop(): Promise<void>; crash(): Promise<void> } {
+    const definition = CATALOG.find(({ manifest }) => manifest.name === name);
+    if (definition === undefined) throw new Error(`no function ${name} in the catalog`);
+    const bus = new EmbeddedBus(this.broker, this.clock);
+    const store = new EmbeddedConnectionStore(this.kubernetes);
+    const ports: FunctionPorts = {
+      bus,
+      state: this.state,
+      connections: options.connections?.(store) ?? store,
+      feed: new EmbeddedChangeFeed(this.kubernetes),
+      clock: this.clock,
+      meter: this.#meter(),
+      log: silentLogger,
+    };
+    const stopping = new AbortController();
+    const done = runReplica(definition, ports, options.settings ?? SETTINGS, stopping.signal);
+    return {
+      async stop() {
+        stopping.abort();
+        await done;
+        await bus.close();
+      },
+      async crash() {
+        await bus.close();
+        stopping.abort();
+      },
+    };
+  }
+
+  startAll(replicas = 1): void {
+    for (const { manifest } of CATALOG) {
+      for (let replica = 0; replica < replicas; replica++) this.start(manifest.name);
+    }
+  }
+
+  /** @returns the sequence in GATEWAYS, which is the epoch of a first announcement */
+  async announce(interfaces: readonly string[], more: Partial<GatewayAnnouncement> = {}): Promise<number> {
+    const data: GatewayAnnouncement = {
+      namespace: REF.namespace,
+      connection: REF.name,
+      gatewayName: 'rome',
+      gatewayUid: 'gateway-uid',
+      mode: 'server',
+      remoteClusterId: 'milan',
+      interfaces,
+      announcedAt: this.now(),
+      ...more,
+    };
+    const { sequence } = await this.publish(gatewaySubject(REF), GATEWAY_TYPE, data);
+    await this.clock.settle();
+    return sequence;
+  }
+
+  async observe(observation: Partial<Observation> & Pick<Observation, 'gatewayEpoch' | 'sequence' | 'kind'>) {
+    const kind = observation.kind;
+    const data: Observation = {
+      namespace: REF.namespace,
+      connection: REF.name,
+      interfaceId: 'liqo-tunnel',
+      monotonicMs: this.clock.monotonicMs(),
+      value: kind === 'down' ? 'Error' : 'Connected',
+      observedAt: this.now(),
+      ...(kind === 'pong' ? { rttNs: 1_000_000 } : {}),
+      ...observation,
+    };
+    const id = `run-${data.gatewayEpoch}.${data.interfaceId}.${data.sequence}`;
+    await this.publish(observationSubject(REF, data.interfaceId), OBSERVATION_TYPE, data, id);
+    await this.clock.settle();
+  }
+
+  async publish(subject: string, type: string, data: unknown, id = `test-${++this.#uids}`) {
+    const event: CloudEvent = { id, source: '/test', type, data };
+    return this.#outside.publish(encodeCloudEvent(subject, event));
+  }
+
+  async lastMessages(...query: Parameters<EmbeddedBus['lastMessages']>) {
+    return this.#outside.lastMessages(...query);
+  }
+
+  now(): string {
+    return new Date(this.clock.unixMs()).toISOString();
+  }
+
+  connection(): Connection | undefined {
+    return this.kubernetes.get(REF);
+  }
+
+  tunnel(interfaceId = 'liqo-tunnel'): TunnelEntry | undefined {
+    return this.connection()?.status?.tunnels?.find(({ interfaceID }) => interfaceID === interfaceId);
+  }
+
+  /** Events of a function that ended so, or API writes by their code. */
+  count(functionName: string, outcome: string): number {
+    return this.counts.get(`${functionName} ${outcome}`) ?? 0;
+  }
+
+  #meter(): Meter {
+    return {
+      count: (_name, labels = {}, by = 1) => {
+        const key = `${labels.function} ${labels.outcome ?? `api ${labels.code}`}`;
+        this.counts.set(key, (this.counts.get(key) ?? 0) + by);
+      },
+      gauge() {},
+      observe() {},
+      remove() {},
+    };
+  }
+}
+
+export const silentLogger: Logger = {
+  debug() {},
+  info() {},
+  warn() {},
+  error() {},
+  child: () => silentLogger,
+};

@@ -1,0 +1,221 @@
+import { describe, expect, it } from 'vitest';
+import { StoreError } from '../../shared/ports/connection-store.ts';
+import { FunctionWorld, REF, type SETTINGS } from '../support/function-world.ts';
+
+async function worldWithTunnel(options: { settings?: typeof SETTINGS } = {}) {
+  const world = new FunctionWorld();
+  world.start('connection-ensure');
+  const replica = world.start('tunnel-status', options);
+  const epoch = await world.announce(['liqo-tunnel']);
+  return { world, epoch, replica };
+}
+
+describe('tunnel-status', () => {
+  it('writes an unchanged tunnel again only after more than the update interval of gateway time', async () => {
+    const { world, epoch } = await worldWithTunnel();
+    const writtenAt: number[] = [];
+    let shown = '';
+    for (let sequence = 1; sequence <= 60; sequence++) {
+      await world.observe({ gatewayEpoch: epoch, sequence, kind: 'pong', rttNs: sequence * 1_000_000 });
+      const latency = world.tunnel()?.latency?.value ?? '';
+      if (latency !== shown) writtenAt.push(world.clock.monotonicMs());
+      shown = latency;
+      await world.clock.advance(1_000);
+    }
+    expect(writtenAt).toEqual([0, 11_000, 22_000, 33_000, 44_000, 55_000]);
+    expect(world.count('tunnel-status', 'throttled') + world.count('tunnel-status', 'written')).toBe(61);
+  });
+
+  it('is not moved by a step of the wall clock', async () => {
+    const { world, epoch } = await worldWithTunnel();
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+    world.clock.stepUnix(3_600_000);
+    await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'pong' });
+    world.clock.stepUnix(-7_200_000);
+    await world.observe({ gatewayEpoch: epoch, sequence: 3, kind: 'pong' });
+    expect(world.count('tunnel-status', 'written')).toBe(1);
+  });
+
+  it('never throttles a change of value, nor a new gateway run', async () => {
+    const { world, epoch } = await worldWithTunnel();
+    for (const [sequence, kind] of [
+      [1, 'pong'],
+      [2, 'down'],
+      [3, 'pong'],
+      [4, 'down'],
+      [5, 'pong'],
+    ] as const) {
+      await world.observe({ gatewayEpoch: epoch, sequence, kind });
+    }
+    expect(world.count('tunnel-status', 'written')).toBe(5);
+    const next = await world.announce(['liqo-tunnel']);
+    await world.observe({ gatewayEpoch: next, sequence: 1, kind: 'pong', rttNs: 7_000_000 });
+    expect(world.tunnel()?.latency?.value).toBe('7ms');
+  });
+
+  it('keeps the value of a tunnel whose gateway has restarted until its first verdict', async () => {
+    const { world, epoch } = await worldWithTunnel();
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+    const next = await world.announce(['liqo-tunnel']);
+    for (let sequence = 1; sequence <= 4; sequence++) {
+      await world.observe({
+        gatewayEpoch: next,
+        sequence,
+        kind: 'miss',
+        value: 'Connecting',
+        consecutiveMisses: sequence,
+      });
+      await world.clock.advance(6_000);
+      expect(world.tunnel()?.value).toBe('Connected');
+    }
+    await world.observe({ gatewayEpoch: next, sequence: 5, kind: 'down', reason: 'NeverAnswered' });
+    expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'NeverAnswered' });
+  });
+
+  it('lets no miss write, and no miss put off the next refresh', async () => {
+    const { world, epoch } = await worldWithTunnel();
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+    const { resourceVersion } = world.connection()?.metadata ?? {};
+    for (let sequence = 2; sequence <= 8; sequence++) {
+      await world.clock.advance(2_000);
+      await world.observe({ gatewayEpoch: epoch, sequence, kind: 'miss', consecutiveMisses: sequence - 1 });
+    }
+    expect(world.connection()?.metadata.resourceVersion).toBe(resourceVersion);
+    await world.observe({ gatewayEpoch: epoch, sequence: 9, kind: 'pong', rttNs: 9_000_000 });
+    expect(world.tunnel()?.latency?.value).toBe('9ms');
+  });
+
+  it('never lets an older event win over a newer one, whatever the order of delivery', async () => {
+    const { world, epoch } = await worldWithTunnel();
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+    await world.observe({ gatewayEpoch: epoch, sequence: 3, kind: 'pong' });
+    await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'down' });
+    expect(world.tunnel()?.value).toBe('Connected');
+    const next = await world.announce(['liqo-tunnel']);
+    await world.observe({ gatewayEpoch: next, sequence: 1, kind: 'pong' });
+    await world.observe({ gatewayEpoch: epoch, sequence: 99, kind: 'down' });
+    expect(world.tunnel()?.value).toBe('Connected');
+    expect(world.count('tunnel-status', 'stale')).toBe(2);
+  });
+
+  it('reads and judges again on a conflict, and writes once', async () => {
+    const world = new FunctionWorld();
+    world.start('connection-ensure');
+    let conflicts = 3;
+    world.start('tunnel-status', {
+      connections: (store) => ({
+        get: (...call) => store.get(...call),
+        ensure: (...call) => store.ensure(...call),
+        removeTunnel: (...call) => store.removeTunnel(...call),
+        applyAggregate: (...call) => store.applyAggregate(...call),
+        async applyTunnel(...call) {
+          if (conflicts-- > 0) throw new StoreError('conflict', 'somebody was first', { status: 409 });
+          return store.applyTunnel(...call);
+        },
+      }),
+    });
+    const epoch = await world.announce(['liqo-tunnel']);
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+    expect(world.tunnel()?.value).toBe('Connected');
+    expect(world.count('tunnel-status', 'api 409')).toBe(3);
+    expect(world.count('tunnel-status', 'api 200')).toBe(1);
+  });
+
+  it('leaves a refused write to the next observation, after a pause that grows', async () => {
+    const world = new FunctionWorld();
+    world.start('connection-ensure');
+    let refusing = true;
+    const attemptsAt: number[] = [];
+    world.start('tunnel-status', {
+      connections: (store) => ({
+        ensure: (...call) => store.ensure(...call),
+        removeTunnel: (...call) => store.removeTunnel(...call),
+        applyAggregate: (...call) => store.applyAggregate(...call),
+        applyTunnel: (...call) => store.applyTunnel(...call),
+        async get(...call) {
+          attemptsAt.push(world.clock.monotonicMs());
+          if (refusing) throw new StoreError('unavailable', 'no answer', { status: 503 });
+          return store.get(...call);
+        },
+      }),
+    });
+    const epoch = await world.announce(['liqo-tunnel']);
+    for (let sequence = 1; sequence <= 20; sequence++) {
+      await world.observe({ gatewayEpoch: epoch, sequence, kind: 'pong' });
+      await world.clock.advance(500);
+    }
+    expect(attemptsAt).toEqual([0, 1_000, 3_000, 7_000]);
+    expect(world.count('tunnel-status', 'failed')).toBe(20);
+    refusing = false;
+    await world.clock.advance(10_000);
+    await world.observe({ gatewayEpoch: epoch, sequence: 21, kind: 'pong' });
+    expect(world.tunnel()?.value).toBe('Connected');
+  });
+
+  it('loses nothing when a replica dies with an event in its hands', async () => {
+    const { world, epoch, replica } = await worldWithTunnel();
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+    await replica.crash();
+    await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'down' });
+    expect(world.tunnel()?.value).toBe('Connected');
+    world.start('tunnel-status');
+    await world.clock.advance(6_000);
+    expect(world.tunnel()?.value).toBe('Error');
+  });
+
+  it('shows a tunnel that is not pinged as Connected without a latency', async () => {
+    const { world, epoch } = await worldWithTunnel();
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'unmonitored', reason: 'Unmonitored' });
+    expect(world.tunnel()).toMatchObject({ value: 'Connected', reason: 'Unmonitored' });
+    expect(world.tunnel()).not.toHaveProperty('latency');
+  });
+
+  it.each([
+    ['a negative round trip', { rttNs: -120 }, '/rttNs'],
+    ['no number', { rttNs: 'abc' }, '/rttNs'],
+    ['a round trip of years', { rttNs: 1e18 }, '/rttNs'],
+    ['an unknown kind', { kind: 'pang' }, 'kind'],
+    ['no epoch', { gatewayEpoch: undefined }, 'gatewayEpoch'],
+  ])('keeps an event with %s as a dead letter, with the path, once', async (_name, fault, path) => {
+    const { world, epoch } = await worldWithTunnel();
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong', ...(fault as object) });
+    await world.clock.advance(60_000);
+    const letters = await world.lastMessages('DEAD_LETTERS', 'dead.tunnel-status');
+    expect(letters).toHaveLength(1);
+    const letter = JSON.parse(Buffer.from(letters[0]?.data ?? []).toString());
+    expect(letter).toMatchObject({ function: 'tunnel-status', reason: 'SchemaViolation', stream: 'OBSERVATIONS' });
+    expect(letter.message).toContain(path);
+    expect(world.count('tunnel-status', 'invalid')).toBe(1);
+    expect(world.tunnel()?.value).toBe('Connecting');
+  });
+
+  it('publishes a decision for what was written, stale or orphaned, and the throttled ones as a count', async () => {
+    const { world, epoch } = await worldWithTunnel();
+    for (let sequence = 1; sequence <= 4; sequence++) {
+      await world.observe({ gatewayEpoch: epoch, sequence, kind: 'pong' });
+    }
+    await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'pong', interfaceId: 'liqo-tunnel7' });
+    await world.observe({ gatewayEpoch: epoch, sequence: 5, kind: 'down', reason: 'NoPong' });
+    const told = world.decisions.filter((decision) => decision.function === 'tunnel-status');
+    expect(told.map(({ outcome, reason, interfaceId }) => [outcome, reason, interfaceId])).toEqual([
+      ['throttled', 'Listed', 'liqo-tunnel'],
+      ['written', 'Transition', 'liqo-tunnel'],
+      ['orphan', 'NotListed', 'liqo-tunnel7'],
+      ['written', 'Transition', 'liqo-tunnel'],
+    ]);
+    expect(told.at(-1)).toMatchObject({ throttledSince: 3, before: { value: 'Connected' }, after: { value: 'Error' } });
+  });
+
+  it('does not bring back an entry that somebody took away; ensure does', async () => {
+    const { world, epoch } = await worldWithTunnel();
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+    world.kubernetes.foreignPut(REF, 'kubectl-edit', ({ tunnels: _, ...status }) => status);
+    await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'down' });
+    expect(world.tunnel()).toBeUndefined();
+    world.start('connection-watch');
+    await world.clock.advance(1_000);
+    expect(world.tunnel()?.value).toBe('Connecting');
+    await world.observe({ gatewayEpoch: epoch, sequence: 3, kind: 'down' });
+    expect(world.tunnel()?.value).toBe('Error');
+  });
+});

@@ -20,7 +20,7 @@ function project(name: string, order: number, timeoutMs: number, folders: readon
 export default defineConfig({
   test: {
     projects: [
-      project('unit', 0, 10 * SECOND_MS, ['domain', 'functions', 'cli', 'adapters', 'runtime']),
+      project('unit', 0, 10 * SECOND_MS, ['domain', 'functions', 'cli', 'adapters', 'runtime', 'lab']),
       project('contract', 1, 60 * SECOND_MS, ['contract'], 1),
       project('system', 2, 180 * SECOND_MS, ['system'], 1),
     ],

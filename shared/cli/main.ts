@@ -5,6 +5,7 @@
  */
 
 const OLDEST_NODE = [22, 19] as const;
+const EXIT_TIMEOUT_MS = 1_000;
 
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
 if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1])) {
@@ -16,4 +17,5 @@ if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1
 } else {
   const { runCommandLine } = await import('./dispatch.ts');
   process.exitCode = await runCommandLine(process.argv.slice(2), process.env);
+  setTimeout(() => process.exit(), EXIT_TIMEOUT_MS).unref(); // what is still open must not keep the process
 }

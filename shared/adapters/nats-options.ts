@@ -1,0 +1,70 @@
+import { readFileSync } from 'node:fs';
+import type { Authenticator, NodeConnectionOptions } from 'nats';
+import { credsAuthenticator, usernamePasswordAuthenticator } from 'nats';
+
+/** How to reach NATS and as whom. Files are read again at every connect, so that rotated credentials take over. */
+export type NatsOptions = {
+  /** `nats://host:port`, one or more servers of the cluster. */
+  readonly servers: readonly string[];
+  /** Shown by the server's monitoring: which process this is. */
+  readonly name: string;
+  /** Prefix of the subjects that answers come to, where the user may subscribe to no other. @defaultValue `_INBOX` */
+  readonly inboxPrefix?: string;
+  /** A `.creds` file (JWT and seed). */
+  readonly credsFile?: string;
+  readonly user?: string;
+  readonly passwordFile?: string;
+  /** Given even if empty, it demands TLS. PEM files. */
+  readonly tls?: { readonly caFile?: string; readonly certFile?: string; readonly keyFile?: string };
+};
+
+/**
+ * A dead server is noticed within pingInterval × (maxPingOut + 1), a returning one found within reconnectTimeWait
+ * plus jitter. A refused login is retried as well: the credentials may be rotating just now.
+ */
+const RESILIENCE = {
+  timeout: 2_000,
+  pingInterval: 1_000,
+  maxPingOut: 2,
+  reconnectTimeWait: 100,
+  maxReconnectAttempts: -1,
+  ignoreAuthErrorAbort: true,
+} satisfies NodeConnectionOptions;
+
+/** The options in the client's words. */
+export function connectionOptions({ servers, name, inboxPrefix, tls, ...login }: NatsOptions): NodeConnectionOptions {
+  const authenticator = authenticatorOf(login);
+  return {
+    ...RESILIENCE,
+    servers: [...servers],
+    name,
+    ...(inboxPrefix !== undefined && { inboxPrefix }),
+    ...(authenticator && { authenticator }),
+    ...(tls && { tls: { ...tls } }),
+  };
+}
+
+function authenticatorOf({
+  credsFile,
+  user,
+  passwordFile,
+}: Pick<NatsOptions, 'credsFile' | 'user' | 'passwordFile'>): Authenticator | undefined {
+  if (credsFile !== undefined) return credsAuthenticator(rereader(credsFile));
+  if (user === undefined) return undefined;
+  if (passwordFile === undefined) return usernamePasswordAuthenticator(user);
+  const password = rereader(passwordFile);
+  return usernamePasswordAuthenticator(user, () => Buffer.from(password()).toString('utf8').trim());
+}
+
+/** Reads the file at each call; while it cannot be read (a rotation in progress) the last content stays. */
+function rereader(file: string): () => Uint8Array {
+  let last: Uint8Array | undefined;
+  return () => {
+    try {
+      last = readFileSync(file);
+    } catch (error) {
+      if (last === undefined) throw error;
+    }
+    return last;
+  };
+}

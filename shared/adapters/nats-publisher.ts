@@ -1,0 +1,114 @@
+import type { Msg, MsgHdrs, NatsConnection } from 'nats';
+import { createInbox, errors } from 'nats';
+import type { Clock, Timer } from '../ports/clock.ts';
+import type { PublishAck } from '../ports/event-bus.ts';
+import { BusError } from '../ports/event-bus.ts';
+import { type ApiFault, busErrorOf, noResponders } from './nats-errors.ts';
+import type { NatsLink } from './nats-link.ts';
+
+/** What JetStream answers to a publish: where it is stored, or why not. */
+export type PublishAnswer = PublishAck | { readonly fault: ApiFault };
+
+type Waiting = {
+  readonly subject: string;
+  readonly deadlineMs: number;
+  resolve(answer: PublishAnswer): void;
+  reject(error: BusError): void;
+};
+
+const SWEEP_MS = 100;
+
+/**
+ * Publishes with acknowledgement over one reply subject and one timer for all that are on their way, so that
+ * hundreds in flight cost little. When the link goes down all of them are rejected at once: whether they were stored
+ * is unknown, and a repeat with the same message id is safe.
+ */
+export class NatsPublisher {
+  readonly #link: NatsLink;
+  readonly #clock: Clock;
+  readonly #inboxPrefix: string;
+  readonly #waiting = new Map<string, Waiting>();
+  #inbox = '';
+  #tokens = 0;
+  #sweeper: Timer | undefined;
+
+  constructor(link: NatsLink, clock: Clock, inboxPrefix: string | undefined) {
+    this.#link = link;
+    this.#clock = clock;
+    this.#inboxPrefix = inboxPrefix ?? '_INBOX';
+    link.attach({
+      opened: (connection) => this.#listen(connection),
+      down: (reason) => this.#rejectAll(new BusError('unavailable', reason)),
+      refused: (error) => this.#onRefused(error),
+    });
+  }
+
+  publish(subject: string, headers: MsgHdrs, data: Uint8Array, timeoutMs: number): Promise<PublishAnswer> {
+    return new Promise((resolve, reject) => {
+      const { connection } = this.#link;
+      const token = (++this.#tokens).toString(36);
+      try {
+        connection.publish(subject, data, { headers, reply: `${this.#inbox}.${token}` });
+      } catch (error) {
+        const code = error instanceof errors.ClosedConnectionError ? 'unavailable' : 'denied';
+        return reject(new BusError(code, `publish to ${subject}: ${(error as Error).message}`, { cause: error }));
+      }
+      this.#waiting.set(token, { subject, deadlineMs: this.#clock.monotonicMs() + timeoutMs, resolve, reject });
+      this.#sweeper ??= this.#clock.after(SWEEP_MS, this.#sweep);
+    });
+  }
+
+  #listen(connection: NatsConnection): void {
+    this.#inbox = createInbox(this.#inboxPrefix);
+    const prefixLength = this.#inbox.length + 1;
+    connection.subscribe(`${this.#inbox}.*`, {
+      callback: (error, message) => {
+        if (error) return this.#rejectAll(new BusError('denied', `acknowledgements: ${error.message}`));
+        const token = message.subject.slice(prefixLength);
+        const waiting = this.#waiting.get(token);
+        if (!waiting) return; // too late: timed out already
+        this.#waiting.delete(token);
+        settle(waiting, message);
+      },
+    });
+  }
+
+  readonly #sweep = () => {
+    this.#sweeper = undefined;
+    const nowMs = this.#clock.monotonicMs();
+    for (const [token, { subject, deadlineMs, reject }] of this.#waiting) {
+      if (deadlineMs > nowMs) continue;
+      this.#waiting.delete(token);
+      reject(new BusError('timeout', `publish to ${subject}: no acknowledgement in time`));
+    }
+    if (this.#waiting.size > 0) this.#sweeper = this.#clock.after(SWEEP_MS, this.#sweep);
+  };
+
+  #onRefused(error: Error): void {
+    if (!(error instanceof errors.PermissionViolationError) || error.operation !== 'publish') return;
+    for (const [token, { subject, reject }] of this.#waiting) {
+      if (subject !== error.subject) continue;
+      this.#waiting.delete(token);
+      reject(new BusError('denied', `publish to ${subject}: ${error.message}`, { cause: error }));
+    }
+  }
+
+  #rejectAll(error: BusError): void {
+    this.#sweeper?.cancel();
+    this.#sweeper = undefined;
+    const waiting = [...this.#waiting.values()];
+    this.#waiting.clear();
+    for (const { reject } of waiting) reject(error);
+  }
+}
+
+function settle({ subject, resolve, reject }: Waiting, message: Msg): void {
+  try {
+    if (message.data.length === 0 && message.headers?.code === 503) throw noResponders(subject);
+    const answer = message.json<{ stream?: string; seq?: number; duplicate?: boolean; error?: ApiFault }>();
+    const { stream = '', seq = 0, duplicate = false, error: fault } = answer;
+    resolve(fault ? { fault } : { stream, sequence: seq, duplicate });
+  } catch (error) {
+    reject(busErrorOf(`publish to ${subject}`, error));
+  }
+}

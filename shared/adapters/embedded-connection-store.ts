@@ -53,23 +53,27 @@ export class EmbeddedConnectionStore implements ConnectionStore {
   }
 
   async applyTunnel(ref: ConnectionRef, entry: TunnelEntry, options: WriteOptions = {}): Promise<Connection> {
-    return this.#write(ref, options, faultOfTunnel(entry), (owned, time) =>
-      owned.apply(entry.interfaceID, { tunnels: [entry] }, time),
-    );
+    const status = { tunnels: [entry] };
+    return this.#write(ref, options, faultOfTunnel(entry), (owned, time) => {
+      const applied = owned.apply(entry.interfaceID, status, time);
+      return owned.prune(status, { tunnel: entry.interfaceID }) || applied;
+    });
   }
 
   async removeTunnel(ref: ConnectionRef, interfaceId: string, options: WriteOptions = {}): Promise<Connection> {
     return this.#write(ref, options, undefined, (owned, time) => {
       const released = owned.apply(interfaceId, {}, time);
-      return owned.removeTunnel(interfaceId) || released;
+      return owned.prune({}, { tunnel: interfaceId }) || released;
     });
   }
 
   async applyAggregate(ref: ConnectionRef, status: AggregateStatus, options: WriteOptions = {}): Promise<Connection> {
     const { value, latency, conditions } = status;
-    return this.#write(ref, options, faultOfAggregate(status), (owned, time) =>
-      owned.apply(AGGREGATE_FIELD_MANAGER, { value, ...(latency && { latency }), conditions }, time),
-    );
+    const owning = { value, ...(latency && { latency }), conditions };
+    return this.#write(ref, options, faultOfAggregate(status), (owned, time) => {
+      const applied = owned.apply(AGGREGATE_FIELD_MANAGER, owning, time);
+      return owned.prune(owning, 'latency') || applied;
+    });
   }
 
   #write(

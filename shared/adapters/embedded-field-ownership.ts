@@ -50,10 +50,16 @@ export class OwnedStatus {
     return true;
   }
 
-  /** Takes a tunnel's entry away, ownership included, whoever owns it. */
-  removeTunnel(interfaceId: string): boolean {
-    const prefix = pathOf('f:tunnels', keySegment('interfaceID', interfaceId), '');
-    const paths = [...this.#leaves.keys()].filter((path) => path.startsWith(prefix));
+  /**
+   * Takes away, whoever owns it, what lies at `place` and is not in `kept`.
+   *
+   * @param place - a field, or a list and the key of its item
+   */
+  prune(kept: ConnectionStatus, place: 'latency' | { readonly tunnel: string }): boolean {
+    const at = place === 'latency' ? ['f:latency'] : ['f:tunnels', keySegment('interfaceID', place.tunnel)];
+    const prefix = pathOf(...at, '');
+    const wanted = leavesOf(kept);
+    const paths = [...this.#leaves.keys()].filter((path) => path.startsWith(prefix) && !wanted.has(path));
     for (const path of paths) this.#remove(path);
     return paths.length > 0;
   }

@@ -25,6 +25,8 @@ function underTest(kubernetes: EmbeddedKubernetes): ClusterUnderTest {
     feed: (watched) => new EmbeddedChangeFeed(kubernetes, watched && { namespaces: watched }),
     namespace: async () => `namespace-${++namespaces}`,
     foreignPut: async (ref, manager, edit) => void kubernetes.foreignPut(ref, manager, edit),
+    foreignApply: async (ref, manager, entry) =>
+      void kubernetes.editStatus(ref, (owned, time) => owned.apply(manager, { tunnels: [entry] }, time)),
     foreignReplace: async (desired) => void kubernetes.replace(desired),
     deleteConnection: async (ref) => void kubernetes.deleteConnection(ref),
     createPublicKey: async (ref, remoteClusterId) =>

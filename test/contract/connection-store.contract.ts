@@ -19,6 +19,8 @@ export type ClusterUnderTest = {
   namespace(): Promise<string>;
   /** A PUT of the status by `manager`. */
   foreignPut(ref: ConnectionRef, manager: string, edit: (status: ConnectionStatus) => ConnectionStatus): Promise<void>;
+  /** Server-Side Apply of a tunnel's entry by another manager than the tunnel's. */
+  foreignApply(ref: ConnectionRef, manager: string, entry: TunnelEntry): Promise<void>;
   /** A PUT of labels, owner references and spec. */
   foreignReplace(desired: DesiredConnection): Promise<void>;
   deleteConnection(ref: ConnectionRef): Promise<void>;
@@ -66,6 +68,11 @@ export const aggregate: AggregateStatus = {
     { type: 'Ready', status: 'False', reason: 'TunnelDown', message: 'liqo-tunnel', lastTransitionTime: T0 },
   ],
 };
+
+/** As somebody leaves it who changes the latency by hand. */
+function edited(entry: TunnelEntry): TunnelEntry {
+  return { ...entry, latency: { value: '9ms', timestamp: T0 } };
+}
 
 /** Resolves to what the call rejects with. */
 export async function codeOf(call: Promise<unknown>): Promise<StoreErrorCode | string> {
@@ -229,36 +236,77 @@ export function describeConnectionStore(cluster: () => ClusterUnderTest): void {
     });
 
     test.for([
-      {
-        what: 'edited by a foreign PUT',
-        edit: (status: ConnectionStatus) => {
-          const edited = { ...connected('liqo-tunnel1'), latency: { value: '9ms', timestamp: T0 } };
-          return { ...status, tunnels: [...(status.tunnels ?? []).slice(0, 1), edited] };
-        },
-      },
-      {
-        what: 'taken over whole by a foreign PUT',
-        edit: (status: ConnectionStatus) => ({
-          ...status,
-          tunnels: [connected('liqo-tunnel'), failed('liqo-tunnel1')],
-        }),
-      },
-      {
-        what: 'that only a foreign PUT put there',
-        edit: (status: ConnectionStatus) => ({ ...status, tunnels: [failed('liqo-tunnel1')] }),
-      },
-    ])('C13: an entry $what goes away without a rest', async ({ edit }) => {
+      { what: 'edited by a foreign PUT', left: (before: TunnelEntry) => edited(before) },
+      { what: 'taken over by a foreign PUT', left: ({ interfaceID }: TunnelEntry) => failed(interfaceID) },
+    ])('what an entry leaves out is cleared though it is $what', async ({ left }) => {
       const { store, ref } = await created();
       await store.applyTunnel(ref, connected('liqo-tunnel'));
-      await store.applyTunnel(ref, connected('liqo-tunnel1'));
-      await cluster().foreignPut(ref, 'kubectl-edit', edit);
+      await cluster().foreignPut(ref, 'kubectl-edit', ({ tunnels = [] }) => ({ tunnels: tunnels.map(left) }));
+
+      const down = await store.applyTunnel(ref, failed('liqo-tunnel'));
+      const up = await store.applyTunnel(ref, connected('liqo-tunnel'));
+
+      expect(down.status?.tunnels).toEqual([failed('liqo-tunnel')]);
+      expect(up.status?.tunnels).toEqual([connected('liqo-tunnel')]);
+    });
+
+    test('a latency that the aggregate leaves out is cleared though a foreign PUT owns it', async () => {
+      const { store, ref } = await created();
+      await store.applyTunnel(ref, connected('liqo-tunnel'));
+      const latency = { value: '9ms', timestamp: T0 };
+      await cluster().foreignPut(ref, 'go-keepalive', (status) => ({ ...status, value: 'Connected', latency }));
+
+      const live = await store.applyAggregate(ref, aggregate);
+
+      expect(live.status).toEqual({ ...aggregate, tunnels: [connected('liqo-tunnel')] });
+      expect(await store.get(ref)).toEqual(live);
+    });
+
+    test.for([
+      { what: 'edited by a foreign PUT', before: 2, edit: edited },
+      { what: 'edited by a foreign PUT, the only one,', before: 1, edit: edited },
+      { what: 'taken over by a foreign PUT', before: 2, edit: ({ interfaceID }: TunnelEntry) => failed(interfaceID) },
+      {
+        what: 'taken over by a foreign PUT, the only one,',
+        before: 1,
+        edit: ({ interfaceID }: TunnelEntry) => failed(interfaceID),
+      },
+    ])('C13: an entry $what goes away without a rest', async ({ before, edit }) => {
+      const { store, ref } = await created();
+      const names = ['liqo-tunnel1', 'liqo-tunnel'].slice(0, before);
+      for (const name of names) await store.applyTunnel(ref, connected(name));
+      await cluster().foreignPut(ref, 'kubectl-edit', (status) => ({
+        ...status,
+        tunnels: (status.tunnels ?? []).map((entry) => (entry.interfaceID === 'liqo-tunnel1' ? edit(entry) : entry)),
+      }));
 
       const live = await store.removeTunnel(ref, 'liqo-tunnel1');
 
-      const rest = (await store.get(ref))?.status?.tunnels ?? [];
-      expect(live.status?.tunnels ?? []).toEqual(rest);
-      expect(rest.map(({ interfaceID }) => interfaceID)).not.toContain('liqo-tunnel1');
+      expect(live.status?.tunnels ?? []).toEqual(names.slice(1).map((name) => connected(name)));
+      expect(await store.get(ref)).toEqual(live);
       expect(JSON.stringify(live.metadata.managedFields)).not.toContain('liqo-tunnel1');
+    });
+
+    test('C13: an entry that only a foreign PUT put there goes away', async () => {
+      const { store, ref } = await created();
+      await store.applyTunnel(ref, connected('liqo-tunnel'));
+      await cluster().foreignPut(ref, 'kubectl-edit', ({ tunnels = [] }) => ({
+        tunnels: [...tunnels, failed('stray')],
+      }));
+
+      const live = await store.removeTunnel(ref, 'stray');
+
+      expect(live.status?.tunnels).toEqual([connected('liqo-tunnel')]);
+    });
+
+    test('C13: an entry that two managers apply goes away', async () => {
+      const { store, ref } = await created();
+      await store.applyTunnel(ref, connected('liqo-tunnel'));
+      await cluster().foreignApply(ref, 'initialiser', connected('liqo-tunnel'));
+
+      const live = await store.removeTunnel(ref, 'liqo-tunnel');
+
+      expect(live.status?.tunnels ?? []).toEqual([]);
     });
 
     test('an entry is taken back from a foreign PUT by the next apply', async () => {

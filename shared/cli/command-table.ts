@@ -21,7 +21,15 @@ const PING = [
   'pingBufferSizeBytes',
   'pingSuspectIntervalMs',
 ] as const satisfies readonly OptionKey[];
-const NATS = ['natsServers', 'natsCredentialsFile'] as const satisfies readonly OptionKey[];
+const NATS = [
+  'natsServers',
+  'natsCredentialsFile',
+  'natsUser',
+  'natsPasswordFile',
+  'natsCaFile',
+  'natsCertificateFile',
+  'natsKeyFile',
+] as const satisfies readonly OptionKey[];
 const PROCESS = ['metricsBindAddress', 'logLevel'] as const satisfies readonly OptionKey[];
 
 export const COMMANDS = {
@@ -38,7 +46,7 @@ export const COMMANDS = {
   function: {
     summary: 'Runs functions: turns events into the status of Connections; any number of replicas',
     operands: 'NAME…|all',
-    options: ['pingUpdateStatusIntervalMs', 'gatewaySilentAfterMs', ...NATS, ...PROCESS],
+    options: ['pingUpdateStatusIntervalMs', 'gatewaySilentAfterMs', 'watchNamespaces', ...NATS, ...PROCESS],
     required: [],
   },
   setup: {

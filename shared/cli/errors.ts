@@ -18,10 +18,3 @@ export class UsageError extends StartError {
     this.name = 'UsageError';
   }
 }
-
-/** The deepest cause that says something: wrappers such as "fetch failed" do not. */
-export function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0]);
-  return error.cause instanceof Error ? reasonOf(error.cause) : error.message;
-}

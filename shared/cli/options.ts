@@ -85,10 +85,16 @@ export const OPTIONS = {
     3 * PING.intervalMs * PING.lossThreshold,
   ),
   natsServers: option('nats-url', natsServers, 'NATS servers', ['nats://127.0.0.1:4222']),
-  natsCredentialsFile: option(
-    'nats-credentials',
-    text('FILE', 'the path of a .creds file'),
-    'Credentials file for NATS, read again on each reconnect',
+  natsCredentialsFile: option('nats-credentials', file('an NKey seed or a .creds file'), 'Credentials for NATS'),
+  natsUser: option('nats-user', text('USER', 'the name of a NATS user'), 'User of NATS, where there are passwords'),
+  natsPasswordFile: option('nats-password-file', file('a file with a password'), 'Password of that user'),
+  natsCaFile: option('nats-ca', file('a PEM file'), 'Authority that signed the certificate of NATS; demands TLS'),
+  natsCertificateFile: option('nats-cert', file('a PEM file'), 'Certificate to show to NATS; demands TLS'),
+  natsKeyFile: option('nats-key', file('a PEM file'), 'Key of that certificate'),
+  watchNamespaces: option(
+    'watch-namespace',
+    list(objectName),
+    'Looks after this namespace only; repeatable; without it, after all',
   ),
   natsReplicas: option('nats-replicas', integer(1, 5), 'Copies of each stream in a NATS cluster', 1),
   metricsBindAddress: option('metrics-bind-address', bindAddress, 'Serves /healthz, /readyz and /metrics', {
@@ -108,7 +114,7 @@ export const OPTIONS = {
     'In this process, or NATS, Kubernetes API and WireGuard (root)',
     'embedded',
   ),
-  exportFile: option('export', text('FILE', 'the path of a file to write'), 'Writes all events of the run to a file'),
+  exportFile: option('export', file('a file to write'), 'Writes all events of the run to a file'),
   json: option('json', boolean, 'One JSON object as the last line of the output', false),
 } as const satisfies Record<string, unknown>;
 
@@ -124,6 +130,11 @@ export type OptionValue<Key extends OptionKey> =
       ? Value | undefined
       : Value
     : never;
+
+/** Files that hold credentials are read again at each connect, so that rotated ones take over. */
+function file(what: string): Kind<string> {
+  return text('FILE', `the path of ${what}`);
+}
 
 const ENVIRONMENT_PREFIX = 'WG_KEEPALIVE_';
 

@@ -1,7 +1,7 @@
 import type { Logger } from '../ports/telemetry.ts';
 
-/** Longest time between SIGTERM and the end of the process: well under Kubernetes' 30 s. */
-export const DRAIN_TIMEOUT_MS = 8_000;
+/** Longest time that work may take to end after SIGTERM: with what follows under 10 s, well under Kubernetes' 30. */
+export const DRAIN_TIMEOUT_MS = 7_000;
 
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 

@@ -1,6 +1,103 @@
-import type { Run } from '../command-table.ts';
-import { StartError } from '../errors.ts';
+import { CATALOG } from '../../../functions/catalog.ts';
+import type { Check } from '../../adapters/health-server.ts';
+import { KubernetesChangeFeed } from '../../adapters/kubernetes-change-feed.ts';
+import type { KubernetesClient } from '../../adapters/kubernetes-client.ts';
+import { KubernetesConnectionStore } from '../../adapters/kubernetes-connection-store.ts';
+import { KubernetesSchemaWatch } from '../../adapters/kubernetes-schema-watch.ts';
+import { NatsBus } from '../../adapters/nats-bus.ts';
+import { NatsStateStore } from '../../adapters/nats-state-store.ts';
+import { systemClock } from '../../adapters/system-clock.ts';
+import { functionUser } from '../../domain/bus-user.ts';
+import type { FunctionPorts } from '../../ports/function-ports.ts';
+import { runReplica } from '../../runtime/run-replica.ts';
+import type { OptionsOf, Run } from '../command-table.ts';
+import { connectKubernetes } from '../connect-kubernetes.ts';
+import { UsageError } from '../errors.ts';
+import { natsFromOptions } from '../nats-from-options.ts';
+import { logReadiness, untilReady } from '../readiness.ts';
+import { runProcess, type Surroundings } from '../run-process.ts';
 
-export const run: Run<'function'> = async () => {
-  throw new StartError('its parts are not wired yet');
+type Definition = (typeof CATALOG)[number];
+
+/** One replica of each function that is named; any number of such processes may run. */
+export const run: Run<'function'> = async (options, names) => {
+  const definitions = definitionsOf(names);
+  const nats = natsFromOptions(options, functionUser(names));
+  const kubernetes = await connectKubernetes();
+  return runProcess(options, async (around) => {
+    const bus = NatsBus.open(nats, systemClock, around.log);
+    try {
+      return await runReplicas(definitions, options, { ...around, bus, kubernetes });
+    } finally {
+      await bus.close();
+      kubernetes.close();
+    }
+  });
 };
+
+/** @throws UsageError for a name that the catalog does not have */
+function definitionsOf(names: readonly string[]): readonly Definition[] {
+  const known = CATALOG.map(({ manifest }) => manifest.name);
+  const want = `want all, or some of ${known.join(', ')}`;
+  if (names.length === 0) throw new UsageError(`a function is missing: ${want}`);
+  if (names.length === 1 && names[0] === 'all') return CATALOG;
+  const unknown = names.find((name) => !known.includes(name));
+  if (unknown !== undefined) throw new UsageError(`${JSON.stringify(unknown)}: there is no such function; ${want}`);
+  return CATALOG.filter(({ manifest }) => names.includes(manifest.name));
+}
+
+type Parts = Surroundings & { readonly bus: NatsBus; readonly kubernetes: KubernetesClient };
+
+/** Takes the first event only once everything is there: an event that cannot be handled is better left in its stream. */
+async function runReplicas(
+  definitions: readonly Definition[],
+  options: OptionsOf<'function'>,
+  parts: Parts,
+): Promise<number> {
+  const { log, meter, stop, bus, kubernetes, readiness } = parts;
+  const schema = new KubernetesSchemaWatch(kubernetes, { clock: systemClock, onChange: () => {} });
+  const { watchNamespaces } = options;
+  const feed = new KubernetesChangeFeed(kubernetes, {
+    clock: systemClock,
+    random: Math.random,
+    ...(watchNamespaces && { namespaces: watchNamespaces }),
+  });
+  const ports: FunctionPorts = {
+    ...{ bus, feed, meter, log, clock: systemClock },
+    state: new NatsStateStore(bus.link),
+    connections: new KubernetesConnectionStore(kubernetes),
+  };
+  readiness.push(busCheck(bus), { name: 'kubernetes', check: () => schema.health() });
+  const watching = [schema.run(stop), logReadiness(readiness, { clock: systemClock, log, signal: stop })];
+  if (await untilReady(readiness, systemClock, stop)) {
+    if (definitions.some(({ manifest }) => manifest.name === 'connection-watch')) readiness.push(feedCheck(feed));
+    log.info({ functions: definitions.map(({ manifest }) => manifest.name) }, 'functions start');
+    const settings = {
+      updateStatusIntervalMs: options.pingUpdateStatusIntervalMs,
+      gatewaySilentAfterMs: options.gatewaySilentAfterMs,
+    };
+    await Promise.all(definitions.map((definition) => runReplica(definition, ports, settings, stop)));
+  }
+  await Promise.all(watching);
+  return 0;
+}
+
+function busCheck(bus: NatsBus): Check {
+  return {
+    name: 'nats',
+    check: () => {
+      const health = bus.health();
+      return health.connected ? { ok: true } : { ok: false, reason: health.reason };
+    },
+  };
+}
+
+function feedCheck(feed: KubernetesChangeFeed): Check {
+  return {
+    name: 'watch',
+    check: () => {
+      const health = feed.health();
+      return health.live ? { ok: true } : { ok: false, reason: health.reason };
+    },
+  };
+}

@@ -45,6 +45,34 @@ export const METRICS = {
     labels: ['interface'],
     buckets: RTT_BUCKETS_SECONDS,
   },
+  wg_keepalive_rtt_last_seconds: {
+    type: 'gauge',
+    help: 'Last round trip of a connected tunnel',
+    labels: ['interface'],
+  },
+  wg_keepalive_rtt_min_seconds: { type: 'gauge', help: 'Least of the last 8 round trips', labels: ['interface'] },
+  wg_keepalive_rtt_mean_seconds: { type: 'gauge', help: 'Mean of the last 100 round trips', labels: ['interface'] },
+  wg_keepalive_rtt_deviation_seconds: {
+    type: 'gauge',
+    help: 'Standard deviation of the last 100 round trips',
+    labels: ['interface'],
+  },
+  wg_keepalive_jitter_seconds: {
+    type: 'gauge',
+    help: 'Smoothed difference between consecutive round trips, as in RFC 3550',
+    labels: ['interface'],
+  },
+  wg_keepalive_loss_ratio: { type: 'gauge', help: 'Share of the last 100 PINGs that were lost', labels: ['interface'] },
+  wg_keepalive_consecutive_misses: {
+    type: 'gauge',
+    help: 'PINGs in a row that went unanswered',
+    labels: ['interface'],
+  },
+  wg_keepalive_last_transition_timestamp_seconds: {
+    type: 'gauge',
+    help: "Unix time of the last change of the tunnel's value",
+    labels: ['interface'],
+  },
   wg_keepalive_tunnel_up: { type: 'gauge', help: '1 while the tunnel is Connected', labels: ['interface'] },
   wg_keepalive_transitions_total: {
     type: 'counter',
@@ -60,6 +88,33 @@ export const METRICS = {
     type: 'counter',
     help: 'Datagrams received and not used, by reason',
     labels: ['reason'],
+  },
+  wg_keepalive_pings_answered_total: { type: 'counter', help: 'PINGs of the peer that were answered', labels: [] },
+  wg_keepalive_engine_lag_seconds: {
+    type: 'gauge',
+    help: 'How late the shared timer of the tunnels came at worst in the last second',
+    labels: [],
+  },
+  wg_keepalive_deadline_deviation_seconds: {
+    type: 'histogram',
+    help: 'How long after its deadline a tunnel was judged to be down',
+    labels: [],
+    buckets: AGE_BUCKETS_SECONDS,
+  },
+  wg_keepalive_outbox_coalesced_total: {
+    type: 'counter',
+    help: 'Unchanged observations that another one stands for, as the outbox was full',
+    labels: [],
+  },
+  wg_keepalive_outbox_superseded_total: {
+    type: 'counter',
+    help: 'Changes of value that a later one stands for, as the outbox was full of changes',
+    labels: [],
+  },
+  wg_keepalive_publish_failures_total: {
+    type: 'counter',
+    help: 'Publishes that the bus did not take and that were repeated, by reason',
+    labels: ['code'],
   },
   wg_keepalive_outbox_depth: { type: 'gauge', help: 'Observations that wait for the bus', labels: [] },
   wg_keepalive_bus_connected: { type: 'gauge', help: '1 while the bus is connected', labels: [] },

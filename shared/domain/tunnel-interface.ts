@@ -22,3 +22,14 @@ export function derivedTunnel(index: number, mode: 'server' | 'client'): TunnelA
     peer: mode === 'server' ? client : server,
   };
 }
+
+/** One side of a tunnel with its ports; where two gateways share a host (labs), those may differ. */
+export type TunnelEndpoint = {
+  readonly interfaceId: string;
+  readonly local: { readonly address: string; readonly port: number };
+  readonly peer: { readonly address: string; readonly port: number };
+};
+
+export function endpointOf({ interfaceId, local, peer }: TunnelAddresses, port: number): TunnelEndpoint {
+  return { interfaceId, local: { address: local, port }, peer: { address: peer, port } };
+}

@@ -26,4 +26,10 @@ export interface DatagramSockets {
     readonly onMessage: (bytes: Uint8Array, from: Endpoint) => void;
     readonly onError: (errorCode: string) => void;
   }): Promise<DatagramSocket>;
+
+  /**
+   * Runs `task` once every datagram that waits in the open sockets now has been handed to its `onMessage`, however
+   * long this process stood still; bounded, so that a flood does not put it off for ever.
+   */
+  afterBacklog(task: () => void): void;
 }

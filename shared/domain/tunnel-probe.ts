@@ -1,0 +1,359 @@
+import { AnswerPatience } from './answer-patience.ts';
+import type { ConnectionValue } from './connection.ts';
+import { MAX_RTT_NS, type Observation } from './observation.ts';
+import { OutstandingPings, type PingState, type SentPing } from './outstanding-pings.ts';
+import { PingCadence } from './ping-cadence.ts';
+import { formatRfc3339Ms, type UnixNanos } from './rfc3339-nanos.ts';
+import { type RttStatistics, RttWindow } from './rtt-statistics.ts';
+
+/**
+ * What one tunnel is, as far as its PINGs and PONGs tell: the verdicts of section "tunnel" in the specification.
+ * It has no clock: whoever drives it says what time it is, in milliseconds since the run began.
+ *
+ *     Connecting ──PONG──▶ Connected ──deadline──▶ Error ──PONG──▶ Connected
+ *          └───────────────deadline─────────────────▲
+ */
+
+/** One instant on both clocks: `monotonicMs` since the run began decides, `unixMs` is a label. */
+export type Moment = { readonly monotonicMs: number; readonly unixMs: number };
+
+/**
+ * A time during which this process itself stood still: whatever is read right after it may have waited for as long.
+ * Below {@link NOTABLE_STALL_MS} that is the common noise of a round trip.
+ */
+export type Stall = { readonly from: Moment; readonly to: Moment };
+
+export type ProbeSettings = {
+  readonly intervalMs: number;
+  readonly lossThreshold: number;
+  /** After a first miss, probe this often until a PONG comes. Left out: never. */
+  readonly suspectIntervalMs?: number;
+};
+
+/** An {@link Observation} before it has an epoch and a text for its instant. */
+export type Sighting = Omit<Observation, 'namespace' | 'connection' | 'gatewayEpoch' | 'observedAt' | 'coalesced'> & {
+  readonly observedAtUnixMs: number;
+};
+
+/** Whose sightings go where, and from which sequence on. */
+export type TunnelVoice = {
+  readonly interfaceId: string;
+  /** 0 if nothing was said of this interface in this run. */
+  readonly lastSequence: number;
+  readonly emit: (sighting: Sighting) => void;
+};
+
+/** Why a PONG changes nothing. */
+export type PongFault = 'unknown' | 'duplicate' | 'late' | 'reordered';
+
+export type ProbeSnapshot = RttStatistics & {
+  readonly interfaceId: string;
+  readonly value: ConnectionValue;
+  readonly reason?: string;
+  readonly message?: string;
+  readonly consecutiveMisses: number;
+  /** When `value` last changed; absent before the first change. */
+  readonly transitionedAtUnixMs?: number;
+  readonly transitions: number;
+  readonly pingsSent: number;
+  readonly pongsReceived: number;
+  /** PINGs that were not sent, by error code. */
+  readonly sendErrors: Readonly<Record<string, number>>;
+  /** How late after their instants deadlines were judged since the snapshot before. */
+  readonly deadlineDeviationsMs: readonly number[];
+};
+
+export const NOTABLE_STALL_MS = 100;
+
+/** Longest time between two probes of a tunnel that is down. */
+export const RECOVERY_INTERVAL_MS = 250;
+
+const FAULT_OF_STATE: Record<Exclude<PingState, 'outstanding'>, PongFault> = {
+  answered: 'duplicate',
+  missed: 'late',
+  overtaken: 'reordered',
+  refused: 'unknown',
+};
+
+export class TunnelProbe {
+  readonly #voice: TunnelVoice;
+  readonly #settings: ProbeSettings;
+  readonly #windowMs: number;
+  readonly #cadence: PingCadence;
+  readonly #pings: OutstandingPings;
+  readonly #rtt = new RttWindow();
+  readonly #patience: AnswerPatience;
+  readonly #firstDue: Moment;
+
+  #value: ConnectionValue = 'Connecting';
+  #sequence: number;
+  /** The deadline is one window after this. */
+  #heardAtMs: number;
+  #lastPong: Moment | undefined;
+  #nextDownAtMs = Number.POSITIVE_INFINITY;
+  #isSuspect = false;
+  #sendError: string | undefined;
+  #stall: Stall | undefined;
+  #latePongs = 0;
+  #consecutiveMisses = 0;
+  #transitions = 0;
+  #transitionedAtUnixMs: number | undefined;
+  #pingsSent = 0;
+  #pongsReceived = 0;
+  readonly #sendErrors = new Map<string, number>();
+  #deadlineDeviationsMs: number[] = [];
+
+  /** @param firstDue - when its first PING is due */
+  constructor(voice: TunnelVoice, settings: ProbeSettings, firstDue: Moment) {
+    this.#voice = voice;
+    this.#sequence = voice.lastSequence;
+    this.#settings = settings;
+    this.#windowMs = settings.intervalMs * settings.lossThreshold;
+    this.#firstDue = firstDue;
+    this.#heardAtMs = firstDue.monotonicMs;
+    this.#cadence = new PingCadence(firstDue.monotonicMs, settings.intervalMs);
+    this.#patience = new AnswerPatience(settings.intervalMs, this.#windowMs);
+    this.#pings = new OutstandingPings(ringCapacity(settings, this.#windowMs));
+  }
+
+  get interfaceId(): string {
+    return this.#voice.interfaceId;
+  }
+
+  get sequence(): number {
+    return this.#sequence;
+  }
+
+  get value(): ConnectionValue {
+    return this.#value;
+  }
+
+  /** Neither has a PONG ever come, nor does this side fail to send. */
+  get isMute(): boolean {
+    return this.#lastPong === undefined && this.#sendError === undefined;
+  }
+
+  /** When something is due next: a PING or a verdict. */
+  nextWakeAtMs(): number {
+    return Math.min(this.#cadence.nextAtMs(), this.judgeAtMs());
+  }
+
+  /** When a PING becomes a miss or the tunnel becomes, or is again said to be, Error. */
+  judgeAtMs(): number {
+    const oldest = this.#pings.oldestOutstanding();
+    const missAtMs = oldest === undefined ? Number.POSITIVE_INFINITY : oldest.sentAtMs + this.#patience.ms;
+    return Math.min(missAtMs, this.#value === 'Error' ? this.#nextDownAtMs : this.#deadlineMs());
+  }
+
+  /** Whether a PING is due, which the caller then sends and reports with {@link sent}. */
+  takeDue(nowMs: number): 'regular' | 'extra' | undefined {
+    return this.#cadence.take(nowMs);
+  }
+
+  /** A PING goes out; stamps grow. While the tunnel is down, `down` speaks for all its PINGs. */
+  sent(stamp: UnixNanos, now: Moment, due: 'regular' | 'extra'): void {
+    const observed = due === 'regular' && this.#value !== 'Error';
+    const evicted = this.#pings.add({ stamp, sentAtMs: now.monotonicMs, observed, state: 'outstanding' });
+    if (evicted !== undefined) this.#miss(evicted, 'missed', now);
+  }
+
+  /** The kernel took the PING. */
+  accepted(): void {
+    this.#pingsSent += 1;
+    this.#sendError = undefined;
+  }
+
+  /** The PING `stamp` was not sent. */
+  refused(stamp: UnixNanos, code: string, now: Moment): void {
+    this.#sendErrors.set(code, (this.#sendErrors.get(code) ?? 0) + 1);
+    this.#sendError = code;
+    const ping = this.#pings.find(stamp);
+    if (ping?.state === 'outstanding') this.#miss(ping, 'refused', now);
+  }
+
+  /**
+   * A PONG of this tunnel, from its peer. Counts once, only for a PING that is outstanding, never older over newer.
+   *
+   * @param stall - given while what had piled up during it is read: such a round trip says more of us than of the tunnel
+   */
+  pong(stamp: UnixNanos, now: Moment, stall?: Stall): 'counted' | PongFault {
+    const ping = this.#pings.find(stamp);
+    if (ping === undefined) return 'unknown';
+    const rttNs = Math.max(1, Math.round((now.monotonicMs - ping.sentAtMs) * 1e6));
+    const isMeasured = stall === undefined || ping.sentAtMs >= stall.to.monotonicMs;
+    if (ping.state !== 'outstanding') {
+      if (ping.state !== 'missed') return FAULT_OF_STATE[ping.state];
+      this.#latePongs += 1;
+      if (isMeasured) this.#patience.learn(rttNs / 1e6);
+      return 'late';
+    }
+    const knownRttNs = isMeasured ? rttNs : (this.#rtt.minRttNs() ?? rttNs);
+    if (knownRttNs > MAX_RTT_NS) {
+      this.#miss(ping, 'missed', now);
+      return 'late';
+    }
+    this.#endOvertaken(ping, now);
+    ping.state = 'answered';
+    if (isMeasured) {
+      this.#rtt.add(rttNs);
+      this.#patience.learn(rttNs / 1e6);
+    } else {
+      this.#rtt.end(false);
+    }
+    this.#heard(now);
+    this.#report('pong', now, knownRttNs);
+    return 'counted';
+  }
+
+  /** Gives the verdicts that are due; the caller has read what waited in the socket before. */
+  judge(now: Moment): void {
+    for (;;) {
+      const oldest = this.#pings.oldestOutstanding();
+      if (oldest === undefined || oldest.sentAtMs + this.#patience.ms > now.monotonicMs) break;
+      this.#miss(oldest, 'missed', now);
+    }
+    if (this.#value !== 'Error') {
+      if (now.monotonicMs >= this.#deadlineMs()) this.#down(now);
+    } else if (now.monotonicMs >= this.#nextDownAtMs) {
+      const { intervalMs } = this.#settings;
+      this.#nextDownAtMs += Math.ceil((now.monotonicMs - this.#nextDownAtMs + 1e-6) / intervalMs) * intervalMs;
+      this.#rtt.end(true);
+      this.#consecutiveMisses += 1;
+      this.#report('down', now);
+    }
+  }
+
+  /**
+   * This process stood still: nobody could have heard the peer then, nor did anybody ask it. If that took longer than
+   * an interval, it does not count towards the deadline.
+   */
+  stalled(stall: Stall): void {
+    if (stall.to.monotonicMs - stall.from.monotonicMs > NOTABLE_STALL_MS) this.#stall = stall;
+    const from = Math.max(stall.from.monotonicMs, this.#heardAtMs);
+    const deafMs = stall.to.monotonicMs - from;
+    if (deafMs > this.#settings.intervalMs) this.#heardAtMs += deafMs;
+  }
+
+  /** The deviations in it are told once. */
+  snapshot(): ProbeSnapshot {
+    const deadlineDeviationsMs = this.#deadlineDeviationsMs;
+    this.#deadlineDeviationsMs = [];
+    return {
+      interfaceId: this.interfaceId,
+      value: this.#value,
+      ...this.#explain(),
+      ...this.#rtt.read(),
+      consecutiveMisses: this.#consecutiveMisses,
+      ...(this.#transitionedAtUnixMs === undefined ? {} : { transitionedAtUnixMs: this.#transitionedAtUnixMs }),
+      transitions: this.#transitions,
+      pingsSent: this.#pingsSent,
+      pongsReceived: this.#pongsReceived,
+      sendErrors: Object.fromEntries(this.#sendErrors),
+      deadlineDeviationsMs,
+    };
+  }
+
+  #deadlineMs(): number {
+    return this.#heardAtMs + this.#windowMs;
+  }
+
+  #endOvertaken(answered: SentPing, now: Moment): void {
+    for (;;) {
+      const oldest = this.#pings.oldestOutstanding();
+      if (oldest === undefined || oldest === answered) return;
+      this.#miss(oldest, 'overtaken', now);
+    }
+  }
+
+  #miss(ping: SentPing, state: 'missed' | 'overtaken' | 'refused', now: Moment): void {
+    ping.state = state;
+    if (!ping.observed) return;
+    this.#rtt.end(true);
+    this.#consecutiveMisses += 1;
+    if (this.#settings.suspectIntervalMs !== undefined && this.#value === 'Connected' && state !== 'overtaken') {
+      this.#isSuspect = true;
+      this.#cadence.startExtra(now.monotonicMs, this.#settings.suspectIntervalMs);
+    }
+    this.#report('miss', now);
+  }
+
+  #heard(now: Moment): void {
+    this.#heardAtMs = now.monotonicMs;
+    this.#lastPong = now;
+    this.#pongsReceived += 1;
+    this.#consecutiveMisses = 0;
+    this.#latePongs = 0;
+    this.#isSuspect = false;
+    this.#cadence.stopExtra();
+    this.#nextDownAtMs = Number.POSITIVE_INFINITY;
+    this.#become('Connected', now);
+  }
+
+  #down(now: Moment): void {
+    this.#deadlineDeviationsMs.push(now.monotonicMs - this.#deadlineMs());
+    this.#nextDownAtMs = this.#deadlineMs() + this.#settings.intervalMs;
+    if (this.#nextDownAtMs <= now.monotonicMs) this.#nextDownAtMs = now.monotonicMs + this.#settings.intervalMs;
+    this.#isSuspect = false;
+    this.#cadence.startExtra(now.monotonicMs, RECOVERY_INTERVAL_MS);
+    this.#become('Error', now);
+    this.#report('down', now);
+  }
+
+  #become(value: ConnectionValue, now: Moment): void {
+    if (this.#value === value) return;
+    this.#value = value;
+    this.#transitions += 1;
+    this.#transitionedAtUnixMs = now.unixMs;
+  }
+
+  #report(kind: 'pong' | 'miss' | 'down', now: Moment, rttNs?: number): void {
+    const minRttNs = kind === 'pong' ? this.#rtt.minRttNs() : undefined;
+    this.#sequence += 1;
+    this.#voice.emit({
+      interfaceId: this.interfaceId,
+      sequence: this.#sequence,
+      monotonicMs: Math.round(now.monotonicMs * 1e3) / 1e3,
+      kind,
+      value: this.#value,
+      observedAtUnixMs: now.unixMs,
+      ...(rttNs === undefined ? {} : { rttNs }),
+      ...(minRttNs === undefined ? {} : { minRttNs }),
+      ...(this.#consecutiveMisses === 0 ? {} : { consecutiveMisses: this.#consecutiveMisses }),
+      ...this.#explain(),
+    });
+    this.#stall = undefined;
+  }
+
+  /** Holds instants, never ages: the same state reads the same at any time. */
+  #explain(): { readonly reason?: string; readonly message?: string } {
+    const since = this.#lastPong
+      ? `no PONG since ${formatRfc3339Ms(this.#lastPong.unixMs)}`
+      : `no PONG since the first PING was due at ${formatRfc3339Ms(this.#firstDue.unixMs)}`;
+    const failing = this.#sendError === undefined ? '' : `; sending fails with ${this.#sendError}`;
+    if (this.#value === 'Error') {
+      const late = this.#latePongs === 0 ? '' : `; PONGs come, but later than ${this.#windowMs} ms`;
+      const reason = this.#lastPong === undefined ? 'NeverAnswered' : failing && sendFailed(this.#sendError);
+      return { reason: reason || 'Lost', message: since + failing + late };
+    }
+    if (failing) return { reason: sendFailed(this.#sendError), message: since + failing };
+    if (this.#isSuspect) return { reason: 'Suspect', message: since };
+    if (this.#stall !== undefined) return { reason: 'Starved', message: describeStall(this.#stall) };
+    return {};
+  }
+}
+
+function sendFailed(code: string | undefined): string {
+  return `SendFailed:${code}`;
+}
+
+function describeStall({ from, to }: Stall): string {
+  return `this gateway itself stood still from ${formatRfc3339Ms(from.unixMs)} to ${formatRfc3339Ms(to.unixMs)}`;
+}
+
+const MAX_RING = 4_096;
+
+/** Every PING of two windows at the densest cadence; beyond the bound the oldest ends as a miss before its time. */
+function ringCapacity(settings: ProbeSettings, windowMs: number): number {
+  const densestMs = Math.min(settings.intervalMs, RECOVERY_INTERVAL_MS, settings.suspectIntervalMs ?? windowMs);
+  return Math.min(MAX_RING, Math.max(32, 2 * Math.ceil(windowMs / densestMs) + 2));
+}

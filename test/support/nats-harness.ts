@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { jetstreamManager } from '@nats-io/jetstream';
 import { launchNats, type NatsServer } from '../../infra/servers/launch-nats.ts';
 import { NatsBus } from '../../shared/adapters/nats-bus.ts';
-import { setupBus } from '../../shared/adapters/nats-setup.ts';
+import { type SetupOptions, setupBus } from '../../shared/adapters/nats-setup.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import type { ConsumerSpec } from '../../shared/domain/topology.ts';
 import type { BusHarness } from '../contract/event-bus.contract.ts';
@@ -12,6 +12,14 @@ import { silentLogger } from './silent-logger.ts';
 const MIB = 1024 * 1024;
 /** Small bounds: the server refuses streams whose bounds together exceed the disk. */
 const MAX_BYTES = { OBSERVATIONS: 256 * MIB, CHANGES: 64 * MIB, DECISIONS: 64 * MIB, DEAD_LETTERS: 32 * MIB };
+
+/** What the suites set up. */
+export const SETUP_FOR_TESTS = (consumers: readonly ConsumerSpec[] = []): SetupOptions => ({
+  consumers,
+  maxBytes: MAX_BYTES,
+  unixMs: systemClock.unixMs(),
+  log: silentLogger,
+});
 
 export type NatsHarness = Omit<BusHarness, 'connect'> & {
   readonly server: NatsServer;
@@ -36,12 +44,7 @@ export async function startNatsHarness(consumers: readonly ConsumerSpec[] = []):
   };
   const admin = await connect();
   const manager = () => jetstreamManager(admin.link.connection, { checkAPI: false });
-  await setupBus(admin.link.connection, {
-    consumers,
-    maxBytes: MAX_BYTES,
-    unixMs: systemClock.unixMs(),
-    log: silentLogger,
-  });
+  await setupBus(admin.link.connection, SETUP_FOR_TESTS(consumers));
   return {
     server,
     open,

@@ -1,0 +1,131 @@
+import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream';
+import type { NatsConnection } from 'nats';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { raiseSequence, type SetupChange, setupBus } from '../../shared/adapters/nats-setup.ts';
+import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import { gatewaySubject } from '../../shared/domain/subjects.ts';
+import { partitionConsumers, STREAMS, sharedConsumer } from '../../shared/domain/topology.ts';
+import { type NatsHarness, SETUP_FOR_TESTS, startNatsHarness } from '../support/nats-harness.ts';
+import { describeReal } from '../support/real-parts.ts';
+
+const CONSUMERS = [
+  ...partitionConsumers('tunnel-status'),
+  sharedConsumer('connection-aggregate', 'CHANGES', ['changes.connections.*.*']),
+];
+const MIB = 1024 * 1024;
+
+await describeReal('NATS setup', ['nats-server'], () => {
+  describe('setupBus', () => {
+    let harness: NatsHarness;
+    let connection: NatsConnection;
+    let manager: JetStreamManager;
+
+    beforeAll(async () => {
+      harness = await startNatsHarness(CONSUMERS);
+      connection = (await harness.connect()).link.connection;
+      manager = await jetstreamManager(connection);
+    });
+    afterAll(() => harness[Symbol.asyncDispose]());
+
+    const changed = (changes: readonly SetupChange[]) => changes.filter(({ change }) => change !== 'unchanged');
+
+    test('makes every stream as the topology says', async () => {
+      for (const spec of STREAMS) {
+        const { config } = await manager.streams.info(spec.name);
+        expect(config).toMatchObject({
+          subjects: spec.subjects,
+          discard: 'old',
+          storage: 'file',
+          num_replicas: 1,
+          allow_direct: true,
+          compression: spec.compressed ? 's2' : 'none',
+          max_age: (spec.maxAgeMs ?? 0) * 1e6,
+          max_msgs_per_subject: spec.maxMessagesPerSubject ?? -1,
+        });
+      }
+      const { config } = await manager.streams.info('OBSERVATIONS');
+      expect(config.subject_transform?.dest).toBe(
+        'observations.{{partition(16,1,2)}}.{{wildcard(1)}}.{{wildcard(2)}}.{{wildcard(3)}}',
+      );
+      expect(config.duplicate_window).toBe(5 * 60 * 1e9);
+      expect((await manager.streams.info('TIMERS')).config.allow_msg_schedules).toBe(true);
+      expect((await manager.streams.info('GATEWAYS')).config.first_seq).toBeGreaterThan(Date.UTC(2020, 0, 1));
+    });
+
+    test('changes nothing on a second run', async () => {
+      const changes = await setupBus(connection, SETUP_FOR_TESTS(CONSUMERS));
+      expect(changed(changes)).toEqual([]);
+      expect(changes.length).toBe(STREAMS.length + CONSUMERS.length + 1);
+    });
+
+    test('updates what differs, names the fields, and keeps the messages', async () => {
+      const [first, ...rest] = CONSUMERS as [(typeof CONSUMERS)[number], ...typeof CONSUMERS];
+      const before = (await manager.streams.info('DECISIONS')).state;
+      const options = {
+        ...SETUP_FOR_TESTS([{ ...first, ackWaitMs: 7_000 }, ...rest]),
+        maxBytes: { ...SETUP_FOR_TESTS().maxBytes, DECISIONS: 48 * MIB, 'tunnel-state': 32 * MIB },
+      };
+      expect(changed(await setupBus(connection, options))).toEqual([
+        { kind: 'stream', name: 'DECISIONS', change: 'updated', fields: ['max_bytes'] },
+        { kind: 'consumer', name: 'OBSERVATIONS/tunnel-status-0', change: 'updated', fields: ['ack_wait'] },
+        { kind: 'bucket', name: 'tunnel-state', change: 'updated', fields: ['max_bytes'] },
+      ]);
+      expect((await manager.streams.info('DECISIONS')).state.last_seq).toBe(before.last_seq);
+      expect((await manager.streams.info('DECISIONS')).config.max_bytes).toBe(48 * MIB);
+      await setupBus(connection, SETUP_FOR_TESTS(CONSUMERS));
+    });
+
+    test('moves a consumer between one filter and several', async () => {
+      const spec = sharedConsumer('filters', 'CHANGES', ['changes.connections.*.*']);
+      await setupBus(connection, SETUP_FOR_TESTS([spec]));
+      const two = { ...spec, filterSubjects: ['changes.connections.*.*', 'changes.publickeies.*.*'] };
+      expect(changed(await setupBus(connection, SETUP_FOR_TESTS([two])))).toHaveLength(1);
+      expect((await manager.consumers.info('CHANGES', 'filters')).config.filter_subjects).toEqual(two.filterSubjects);
+      expect(changed(await setupBus(connection, SETUP_FOR_TESTS([two])))).toEqual([]);
+      expect(changed(await setupBus(connection, SETUP_FOR_TESTS([spec])))).toHaveLength(1);
+      expect((await manager.consumers.info('CHANGES', 'filters')).config.filter_subject).toBe(
+        'changes.connections.*.*',
+      );
+    });
+
+    test('makes what is missing and leaves the rest', async () => {
+      await manager.streams.delete('CHANGES');
+      const changes = changed(await setupBus(connection, SETUP_FOR_TESTS(CONSUMERS)));
+      expect(changes.map(({ kind, name, change }) => [kind, name, change])).toEqual([
+        ['stream', 'CHANGES', 'created'],
+        ['consumer', 'CHANGES/connection-aggregate', 'created'],
+      ]);
+    });
+
+    test('stops at what cannot be updated, with stream, field and both values', async () => {
+      await manager.streams.delete('DEAD_LETTERS');
+      await manager.streams.add({ name: 'DEAD_LETTERS', subjects: ['dead.*'], storage: 'memory', max_bytes: MIB });
+      await expect(setupBus(connection, SETUP_FOR_TESTS())).rejects.toMatchObject({
+        name: 'SetupError',
+        code: 'SETUP_CONFLICT',
+        message: expect.stringMatching(/stream DEAD_LETTERS .*storage is "memory", want "file".*delete it by hand/),
+      });
+      await manager.streams.delete('DEAD_LETTERS');
+      await setupBus(connection, SETUP_FOR_TESTS());
+    });
+
+    test('refuses an account that another cluster has set up, and marks one that none has', async () => {
+      const of = (cluster: string) => ({ ...SETUP_FOR_TESTS(), metadata: { 'wg-keepalive.cluster': cluster } });
+      expect(changed(await setupBus(connection, of('uid-1')))[0]?.fields).toEqual(['metadata']);
+      expect(changed(await setupBus(connection, of('uid-1')))).toEqual([]);
+      await expect(setupBus(connection, of('uid-2'))).rejects.toThrow(
+        'metadata wg-keepalive.cluster is uid-1, want uid-2',
+      );
+    });
+
+    test('raises the next epoch over any that was given out', async () => {
+      const bus = await harness.connect();
+      const subject = gatewaySubject({ namespace: 'ns', name: 'gw' });
+      const announce = (id: string) =>
+        bus.publish(encodeCloudEvent(subject, { id, source: '/test', type: 'test', data: {} }));
+      const { sequence } = await announce('one');
+      await raiseSequence(connection, 'GATEWAYS', sequence + 1_000_000);
+      expect((await announce('two')).sequence).toBe(sequence + 1_000_000);
+    });
+  });
+});

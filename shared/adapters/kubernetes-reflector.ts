@@ -17,7 +17,7 @@ export type WatchTiming = {
 };
 
 export type ReflectorOptions = {
-  readonly client: KubernetesClient;
+  readonly client: Pick<KubernetesClient, 'call' | 'open'>;
   readonly clock: Clock;
   /** A number from 0 up to 1. */
   readonly random: () => number;

@@ -1,20 +1,20 @@
 import { readFileSync } from 'node:fs';
 import type { Authenticator, NodeConnectionOptions } from 'nats';
-import { credsAuthenticator, usernamePasswordAuthenticator } from 'nats';
+import { credsAuthenticator, nkeyAuthenticator, usernamePasswordAuthenticator } from 'nats';
 
 /** How to reach NATS and as whom. Files are read again at every connect, so that rotated credentials take over. */
 export type NatsOptions = {
-  /** `nats://host:port`, one or more servers of the cluster. */
+  /** `nats://host:port` or `tls://host:port`, one or more servers of the cluster. */
   readonly servers: readonly string[];
   /** Shown by the server's monitoring: which process this is. */
   readonly name: string;
   /** Prefix of the subjects that answers come to, where the user may subscribe to no other. @defaultValue `_INBOX` */
   readonly inboxPrefix?: string;
-  /** A `.creds` file (JWT and seed). */
+  /** An NKey seed (`SU…`), or a `.creds` file (JWT and seed). */
   readonly credsFile?: string;
   readonly user?: string;
   readonly passwordFile?: string;
-  /** Given even if empty, it demands TLS. PEM files. */
+  /** Given even if empty, it demands TLS, as does a server's `tls://`. PEM files. */
   readonly tls?: { readonly caFile?: string; readonly certFile?: string; readonly keyFile?: string };
 };
 
@@ -34,13 +34,15 @@ const RESILIENCE = {
 /** The options in the client's words. */
 export function connectionOptions({ servers, name, inboxPrefix, tls, ...login }: NatsOptions): NodeConnectionOptions {
   const authenticator = authenticatorOf(login);
+  // The client itself takes `tls://` for a wish, and goes on in the clear where the server has no TLS.
+  const demanded = tls ?? (servers.some((server) => server.startsWith('tls:')) ? {} : undefined);
   return {
     ...RESILIENCE,
     servers: [...servers],
     name,
     ...(inboxPrefix !== undefined && { inboxPrefix }),
     ...(authenticator && { authenticator }),
-    ...(tls && { tls: { ...tls } }),
+    ...(demanded && { tls: { ...demanded } }),
   };
 }
 
@@ -49,11 +51,21 @@ function authenticatorOf({
   user,
   passwordFile,
 }: Pick<NatsOptions, 'credsFile' | 'user' | 'passwordFile'>): Authenticator | undefined {
-  if (credsFile !== undefined) return credsAuthenticator(rereader(credsFile));
+  if (credsFile !== undefined) return fileAuthenticator(credsFile);
   if (user === undefined) return undefined;
   if (passwordFile === undefined) return usernamePasswordAuthenticator(user);
   const password = rereader(passwordFile);
   return usernamePasswordAuthenticator(user, () => Buffer.from(password()).toString('utf8').trim());
+}
+
+/** Which of the two it is may change from one connect to the next, as does what is in it. */
+function fileAuthenticator(file: string): Authenticator {
+  const read = rereader(file);
+  return (nonce) => {
+    const content = Buffer.from(read()).toString('utf8').trim();
+    const isSeed = /^SU[A-Z2-7]+$/.test(content);
+    return (isSeed ? nkeyAuthenticator : credsAuthenticator)(Buffer.from(content))(nonce);
+  };
 }
 
 /** Reads the file at each call; while it cannot be read (a rotation in progress) the last content stays. */

@@ -21,8 +21,9 @@ export default defineConfig({
   test: {
     projects: [
       project('unit', 0, 10 * SECOND_MS, ['domain', 'functions', 'cli', 'adapters', 'runtime', 'lab']),
-      project('contract', 1, 60 * SECOND_MS, ['contract'], 1),
-      project('system', 2, 180 * SECOND_MS, ['system'], 1),
+      project('simulation', 1, 120 * SECOND_MS, ['simulation']),
+      project('contract', 2, 60 * SECOND_MS, ['contract'], 1),
+      project('system', 3, 180 * SECOND_MS, ['system'], 1),
     ],
   },
 });

@@ -114,7 +114,10 @@ export type ConsumerSpec = {
 };
 
 export const ACK_WAIT_MS = 5_000;
+/** Only what ends a process comes near this: whatever a handler says of an event settles it much earlier. */
 const MAX_DELIVER = 20;
+/** A level-based change is tried again, ever more slowly, for as long as its stream keeps it. */
+const MAX_DELIVER_SHARED = 120;
 
 /** One consumer a partition of OBSERVATIONS, `<functionName>-<partition>`. */
 export function partitionConsumers(functionName: string): readonly ConsumerSpec[] {
@@ -130,5 +133,5 @@ export function partitionConsumers(functionName: string): readonly ConsumerSpec[
 
 /** One level-based consumer that all replicas share; conflicts are settled by resourceVersion. */
 export function sharedConsumer(durable: string, stream: StreamName, filterSubjects: readonly string[]): ConsumerSpec {
-  return { durable, stream, filterSubjects, maxAckPending: 64, ackWaitMs: ACK_WAIT_MS, maxDeliver: MAX_DELIVER };
+  return { durable, stream, filterSubjects, maxAckPending: 64, ackWaitMs: ACK_WAIT_MS, maxDeliver: MAX_DELIVER_SHARED };
 }

@@ -15,6 +15,8 @@ import { retrying } from './retrying.ts';
 const MAX_ATTEMPTS = 5;
 const RETRY_MS = 250;
 const MAX_RETRY_MS = 30_000;
+/** Shorter: while an event waits for the bus, so does its partition. */
+const MAX_BUS_RETRY_MS = 5_000;
 
 /**
  * Runs one replica of a function until `signal` aborts: decode → validate → handle → settle, on every consumer of its
@@ -115,7 +117,8 @@ function eventProcessor(
     try {
       return await handled(delivery, consumer, uninterrupted, signal);
     } catch (err) {
-      if (signal.aborted || err instanceof BusError) return retry(RETRY_MS);
+      if (signal.aborted) return retry(0);
+      if (err instanceof BusError) return retry(Math.min(backOffMs(delivery.deliveryCount), MAX_BUS_RETRY_MS));
       log.error(
         { err, stream: delivery.stream, seq: delivery.streamSequence, attempt: delivery.deliveryCount },
         'handler threw',

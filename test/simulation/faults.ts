@@ -1,0 +1,87 @@
+import type { Random } from './random.ts';
+
+/** What goes wrong in one run, drawn from its seed. Probabilities are per port call unless said otherwise. */
+export type Faults = {
+  readonly crash: number;
+  readonly freeze: number;
+  /** The API takes this long, uniform in [0, …). */
+  readonly apiDelayMs: number;
+  /** The API refuses, or fails after it has done what was asked. */
+  readonly apiError: number;
+  /** A conflict though nobody else wrote. */
+  readonly apiConflict: number;
+  /** A write gets no answer in time, and happens all the same, later. */
+  readonly apiLate: number;
+  /** The state store fails, before or after it has done what was asked. */
+  readonly stateError: number;
+  /** Per observation: published twice, swapped with the next, never published. */
+  readonly duplicate: number;
+  readonly reorder: number;
+  readonly drop: number;
+  /** Per second of the run. */
+  readonly gatewayRestart: number;
+  readonly scale: number;
+  readonly deleteConnection: number;
+  readonly foreignPut: number;
+  readonly clockStep: number;
+  readonly feedCut: number;
+  readonly malformed: number;
+  /** A gateway that was replaced goes on talking. */
+  readonly zombieGateway: boolean;
+};
+
+export const NO_FAULTS: Faults = {
+  crash: 0,
+  freeze: 0,
+  apiDelayMs: 20,
+  apiError: 0,
+  apiConflict: 0,
+  apiLate: 0,
+  stateError: 0,
+  duplicate: 0,
+  reorder: 0,
+  drop: 0,
+  gatewayRestart: 0,
+  scale: 0,
+  deleteConnection: 0,
+  foreignPut: 0,
+  clockStep: 0,
+  feedCut: 0,
+  malformed: 0,
+  zombieGateway: false,
+};
+
+/** Each kind of fault in about half of the runs, so that every pair of kinds meets in a quarter of them. */
+export function drawFaults(random: Random): Faults {
+  const sometimes = (value: number, otherwise = 0) => (random.chance(0.5) ? value : otherwise);
+  return {
+    crash: sometimes(0.004),
+    freeze: sometimes(0.002),
+    apiDelayMs: random.pick([5, 50, 400]),
+    apiError: sometimes(random.pick([0.02, 0.15])),
+    apiConflict: sometimes(random.pick([0.05, 0.3])),
+    apiLate: sometimes(0.02),
+    stateError: sometimes(0.01),
+    duplicate: sometimes(0.1),
+    reorder: sometimes(0.05),
+    drop: sometimes(0.05),
+    gatewayRestart: sometimes(0.02),
+    scale: sometimes(0.02),
+    deleteConnection: sometimes(0.01),
+    foreignPut: sometimes(0.02),
+    clockStep: sometimes(0.05),
+    feedCut: sometimes(0.01),
+    malformed: sometimes(0.02),
+    zombieGateway: random.chance(0.5),
+  };
+}
+
+/** Faults that leave every transition to be written, in order: nothing refuses, nothing changes the list. */
+export function keepsTransitions(faults: Faults): boolean {
+  const { apiError, stateError, scale, deleteConnection, foreignPut, gatewayRestart, reorder, apiConflict, apiLate } =
+    faults;
+  return (
+    apiError + stateError + scale + deleteConnection + foreignPut + gatewayRestart + reorder + apiConflict + apiLate ===
+    0
+  );
+}

@@ -1,0 +1,154 @@
+import { aggregate, sameAggregate } from '../../shared/domain/aggregate.ts';
+import { decodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import type { TunnelEntry } from '../../shared/domain/connection.ts';
+import type { TunnelEvent } from '../../shared/domain/observation.ts';
+import type { StoredMessage } from '../../shared/ports/event-bus.ts';
+import { isGatewayLabel, type SimulatedGateway } from './simulated-gateway.ts';
+import type { World, Write } from './world.ts';
+
+/** What must hold of every run, whatever went wrong in it. Each gives the violations it found. */
+
+/** At rest, what is shown is what the gateway that counts observed last. */
+export function statusIsLastObservation(world: World, gateway: SimulatedGateway): string[] {
+  const entries = new Map((world.connection()?.status?.tunnels ?? []).map((entry) => [entry.interfaceID, entry]));
+  const violations: string[] = [];
+  for (const [interfaceId, value] of gateway.values()) {
+    const shown = entries.get(interfaceId)?.value;
+    if (shown !== value) violations.push(`${interfaceId} shows ${shown}, its last observation says ${value}`);
+    entries.delete(interfaceId);
+  }
+  for (const interfaceId of entries.keys()) violations.push(`${interfaceId} is listed and not configured`);
+  return violations;
+}
+
+/** At rest, the aggregate is the function of the tunnels that it claims to be. */
+export function aggregateIsExact(world: World): string[] {
+  const connection = world.connection();
+  if (connection === undefined) return ['there is no Connection'];
+  const { status, metadata } = connection;
+  const expected = aggregate(status?.tunnels ?? [], status, metadata);
+  return sameAggregate(status, expected)
+    ? []
+    : [`aggregate is ${JSON.stringify({ ...status, tunnels: undefined })}, want ${JSON.stringify(expected)}`];
+}
+
+/** No write shows an older observation after a newer one; labels of the simulated gateways are an order. */
+export function neverOlderOverNewer(writes: readonly Write[]): string[] {
+  const newest = new Map<string, string>();
+  const violations: string[] = [];
+  for (const { tunnel, uid, by, atMs } of writes) {
+    if (tunnel === undefined || by !== 'tunnel-status') continue;
+    const label = labelOf(tunnel);
+    if (label === undefined) continue;
+    const key = `${uid} ${tunnel.interfaceID}`;
+    const before = newest.get(key);
+    if (before !== undefined && label < before) {
+      violations.push(`${key}: at ${atMs} ms ${label} was written after ${before}`);
+    }
+    newest.set(key, label);
+  }
+  return violations;
+}
+
+function labelOf({ latency, lastTransitionTime }: TunnelEntry): string | undefined {
+  return [latency?.timestamp, lastTransitionTime].filter(isGatewayLabel).toSorted().at(-1);
+}
+
+/** Every transition that the stream holds was written, in its order, and no other. */
+export function transitionsInOrder(messages: readonly StoredMessage[], writes: readonly Write[]): string[] {
+  const told = valuesByInterface(
+    messages.flatMap((message) => {
+      const decoded = decodeCloudEvent(message);
+      if ('error' in decoded) return [];
+      const event = decoded.event.data as TunnelEvent;
+      if (event.kind === 'silent') return [[event.interfaceId, 'Error'] as const];
+      return 'value' in event && event.value !== 'Connecting' ? [[event.interfaceId, event.value] as const] : [];
+    }),
+  );
+  const written = valuesByInterface(
+    writes.flatMap(({ tunnel, by }) =>
+      tunnel !== undefined && by === 'tunnel-status' ? [[tunnel.interfaceID, tunnel.value] as const] : [],
+    ),
+  );
+  return [...told].flatMap(([interfaceId, values]) => {
+    const actual = written.get(interfaceId)?.join(' ') ?? '';
+    return actual === values.join(' ') ? [] : [`${interfaceId}: written ${actual}, told ${values.join(' ')}`];
+  });
+}
+
+/** Successive equal values are one. */
+function valuesByInterface(values: readonly (readonly [string, string])[]): Map<string, string[]> {
+  const byInterface = new Map<string, string[]>();
+  for (const [interfaceId, value] of values) {
+    const list = byInterface.get(interfaceId) ?? [];
+    if (list.at(-1) !== value) list.push(value);
+    byInterface.set(interfaceId, list);
+  }
+  return byInterface;
+}
+
+/**
+ * What the throttle allows a tunnel: one write an update interval, and one for each change of value, each listing and
+ * each gateway run.
+ */
+export function writesWithinBudget(
+  writes: readonly Write[],
+  allowed: { readonly durationMs: number; readonly updateIntervalMs: number; readonly resets: number },
+): string[] {
+  const budget = Math.ceil(allowed.durationMs / allowed.updateIntervalMs) + 1 + allowed.resets;
+  const refreshes = new Map<string, number>();
+  const shown = new Map<string, string>();
+  for (const { tunnel, by } of writes) {
+    if (tunnel === undefined) continue;
+    const isRefresh = by === 'tunnel-status' && shown.get(tunnel.interfaceID) === tunnel.value;
+    if (isRefresh) refreshes.set(tunnel.interfaceID, (refreshes.get(tunnel.interfaceID) ?? 0) + 1);
+    shown.set(tunnel.interfaceID, tunnel.value);
+  }
+  return [...refreshes]
+    .filter(([, count]) => count > budget)
+    .map(([interfaceId, count]) => `${interfaceId}: ${count} refreshes, the throttle allows ${budget}`);
+}
+
+/** A tunnel that answers is not left with an old latency: the throttle puts a refresh off, it does not drop it. */
+export function connectedTunnelsAreFresh(
+  world: World,
+  gateway: SimulatedGateway,
+  atMs: number,
+  oldestMs: number,
+): string[] {
+  return [...gateway.values()].flatMap(([interfaceId, value]) => {
+    if (value !== 'Connected') return [];
+    const last = world.writes.findLast(
+      ({ tunnel, by }) => tunnel?.interfaceID === interfaceId && by === 'tunnel-status',
+    );
+    const ageMs = atMs - (last?.atMs ?? 0);
+    return ageMs <= oldestMs
+      ? []
+      : [`${interfaceId} was last written ${Math.round(ageMs)} ms ago, at most ${oldestMs}`];
+  });
+}
+
+/** Aggregate writes answer changes: never more of them than writes by others. */
+export function noMoreAggregateThanOtherWrites(writes: readonly Write[], others: number): string[] {
+  const aggregates = writes.filter((write) => write.aggregate !== undefined).length;
+  const rest = writes.length - aggregates + others;
+  return aggregates <= rest ? [] : [`${aggregates} aggregate writes for ${rest} others`];
+}
+
+/** Every entry is owned by the field manager of its own name, and by nobody else but who edited it by hand. */
+export function ownedByTheirInterface(world: World, foreigners: readonly string[]): string[] {
+  const managers = world.connection()?.metadata.managedFields ?? [];
+  const known = new Set([
+    'connection-aggregate',
+    ...foreigners,
+    ...(world.connection()?.status?.tunnels ?? []).map((entry) => entry.interfaceID),
+  ]);
+  return managers
+    .filter(({ manager }) => manager !== undefined && !known.has(manager))
+    .map(({ manager }) => `${manager} owns fields of the status`);
+}
+
+/** Each malformed event that was injected is kept once. */
+export function deadLettersComplete(letters: number, injected: number): string[] {
+  return letters === injected ? [] : [`${letters} dead letters for ${injected} malformed events`];
+}

@@ -1,0 +1,140 @@
+import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import type { ConnectionRef } from '../../shared/domain/connection.ts';
+import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gateway-announcement.ts';
+import { OBSERVATION_TYPE, type Observation } from '../../shared/domain/observation.ts';
+import { gatewaySubject, observationSubject } from '../../shared/domain/subjects.ts';
+import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
+import type { World } from './world.ts';
+
+const THRESHOLD = 3;
+export const INTERVAL_MS = 2_000;
+
+type Tunnel = { misses: number; value: Observation['value'] };
+
+/**
+ * A gateway run as the functions see it: announces itself, then one observation a PING, by the rules of the measuring
+ * engine. Its labels are no times but an order: a later run's are all after an earlier one's.
+ */
+export class SimulatedGateway {
+  readonly run: number;
+  epoch = 0;
+  readonly #world: World;
+  readonly #ref: ConnectionRef;
+  readonly #tunnels = new Map<string, Tunnel>();
+  /** Goes on over a removal: a tunnel that comes back within one run is never behind its own past. */
+  readonly #sequences = new Map<string, number>();
+  readonly #startedMs: number;
+  #labels = 0;
+  /** Observations that are let past by the next one of their tunnel. */
+  readonly #held = new Map<string, Observation>();
+  #isStopped = false;
+
+  constructor(world: World, ref: ConnectionRef, run: number, tunnels: number) {
+    this.#world = world;
+    this.#ref = ref;
+    this.run = run;
+    this.#startedMs = world.clock.monotonicMs();
+    this.#setTunnels(tunnels);
+  }
+
+  async start(): Promise<void> {
+    await this.announce();
+    this.#tick();
+  }
+
+  get interfaces(): readonly string[] {
+    return [...this.#tunnels.keys()];
+  }
+
+  /** The value that each tunnel's last observation carried. */
+  values(): ReadonlyMap<string, Observation['value']> {
+    return new Map([...this.#tunnels].map(([id, { value }]) => [id, value]));
+  }
+
+  async scale(tunnels: number): Promise<void> {
+    this.#setTunnels(tunnels);
+    await this.announce();
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  async announce(): Promise<void> {
+    const data: GatewayAnnouncement = {
+      namespace: this.#ref.namespace,
+      connection: this.#ref.name,
+      gatewayName: 'sim',
+      mode: 'server',
+      remoteClusterId: 'far',
+      interfaces: this.interfaces,
+      announcedAt: this.#label(),
+      ...(this.epoch === 0 ? {} : { epoch: this.epoch }),
+    };
+    const event = { id: `announcement-${this.run}-${this.#labels}`, source: '/gateways/sim', type: GATEWAY_TYPE, data };
+    const { sequence } = await this.#world.bus.publish(encodeCloudEvent(gatewaySubject(this.#ref), event));
+    if (this.epoch === 0) this.epoch = sequence;
+  }
+
+  #setTunnels(count: number): void {
+    const wanted = Array.from({ length: count }, (_, index) => interfaceIdOf(index));
+    for (const id of this.interfaces) if (!wanted.includes(id)) this.#tunnels.delete(id);
+    for (const id of wanted) {
+      if (!this.#tunnels.has(id)) this.#tunnels.set(id, { misses: 0, value: 'Connecting' });
+    }
+  }
+
+  #tick(): void {
+    if (this.#isStopped) return;
+    for (const [id, tunnel] of this.#tunnels) this.#ping(id, tunnel);
+    this.#world.clock.after(INTERVAL_MS, () => this.#tick());
+  }
+
+  #ping(interfaceId: string, tunnel: Tunnel): void {
+    const { random, faults } = this.#world;
+    const isUp = this.#world.isLinkUp(interfaceId);
+    tunnel.misses = isUp ? 0 : tunnel.misses + 1;
+    if (isUp) tunnel.value = 'Connected';
+    else if (tunnel.misses >= THRESHOLD) tunnel.value = 'Error';
+    const sequence = (this.#sequences.get(interfaceId) ?? 0) + 1;
+    this.#sequences.set(interfaceId, sequence);
+    const observation: Observation = {
+      namespace: this.#ref.namespace,
+      connection: this.#ref.name,
+      interfaceId,
+      gatewayEpoch: this.epoch,
+      sequence,
+      monotonicMs: this.#world.clock.monotonicMs() - this.#startedMs,
+      kind: isUp ? 'pong' : tunnel.value === 'Error' ? 'down' : 'miss',
+      value: tunnel.value,
+      observedAt: this.#label(),
+      ...(isUp ? { rttNs: random.integer(500_000, 5_000_000) } : { consecutiveMisses: tunnel.misses }),
+      ...(tunnel.value === 'Error' ? { reason: 'NoPong' } : {}),
+    };
+    if (random.chance(faults.drop)) return;
+    const held = this.#held.get(interfaceId);
+    if (held === undefined && random.chance(faults.reorder)) {
+      this.#held.set(interfaceId, observation);
+      return;
+    }
+    this.#publish(observation);
+    if (random.chance(faults.duplicate)) this.#publish(observation);
+    if (held !== undefined) this.#publish(held);
+    this.#held.delete(interfaceId);
+  }
+
+  #publish(data: Observation): void {
+    const id = `run${this.run}.${data.interfaceId}.${data.sequence}`;
+    const event = { id, source: '/gateways/sim', type: OBSERVATION_TYPE, data };
+    void this.#world.bus.publish(encodeCloudEvent(observationSubject(this.#ref, data.interfaceId), event));
+  }
+
+  /** Far in the future, so that nobody takes it for a time of the simulated present. */
+  #label(): string {
+    return new Date(Date.UTC(2030, 0, 1 + this.run) + this.#labels++).toISOString();
+  }
+}
+
+export function isGatewayLabel(time: string | undefined): time is string {
+  return time?.startsWith('2030-') ?? false;
+}

@@ -9,7 +9,7 @@
  *                    listen for both
  *
  * Exports {@link startWireguardNetwork} and {@link WireguardNetwork}: `cut`, `cutInside`, `restore`, `scale`, `addTunnel`,
- * `removeTunnel`, `exec`, `commandLine`, `host`.
+ * `removeTunnel`, `exec`, `commandLine`, `host`, `address`.
  */
 import { mkdir } from 'node:fs/promises';
 import { StartError } from '../../shared/cli/errors.ts';
@@ -75,7 +75,7 @@ export class WireguardNetwork implements AsyncDisposable {
   /** Address in the root namespace that both sides reach: what serves both listens here. */
   readonly host: string;
   readonly #namespaces: Readonly<Record<NetworkSide, NetworkNamespace>>;
-  readonly #uplinks: readonly Uplink[];
+  readonly #uplinks: Readonly<Record<NetworkSide, Uplink>>;
   readonly #logFolder: string;
   /** In the order of their indexes only by chance. */
   readonly #tunnels = new Map<string, readonly WireguardDevice[]>();
@@ -88,8 +88,13 @@ export class WireguardNetwork implements AsyncDisposable {
   ) {
     this.host = uplinks.server.rootAddress;
     this.#namespaces = namespaces;
-    this.#uplinks = Object.values(uplinks);
+    this.#uplinks = uplinks;
     this.#logFolder = logFolder;
+  }
+
+  /** Address in a side's namespace that the root namespace reaches. */
+  address(side: NetworkSide): string {
+    return this.#uplinks[side].address;
   }
 
   /** Adds or removes tunnels until there are this many, counted from index 0. */
@@ -181,7 +186,9 @@ export class WireguardNetwork implements AsyncDisposable {
     await Promise.all([...this.#tunnels.keys()].map((interfaceId) => this.removeTunnel(interfaceId)));
     // The kernel would do it as well, a moment later.
     await Promise.allSettled(
-      this.#uplinks.map(({ rootInterface }) => runCommand({ command: 'ip', args: ['link', 'delete', rootInterface] })),
+      Object.values(this.#uplinks).map(({ rootInterface }) =>
+        runCommand({ command: 'ip', args: ['link', 'delete', rootInterface] }),
+      ),
     );
     await Promise.all(Object.values(this.#namespaces).map((namespace) => namespace[Symbol.asyncDispose]()));
   }

@@ -108,7 +108,7 @@ export class NotReadyError extends Error {
   constructor(name: string, why: string, log: string, cause?: unknown) {
     super(`${name} did not become ready: ${why}\n${log || '  (it printed nothing)'}`, { cause });
     this.name = 'NotReadyError';
-    this.portInUse = /address already in use/i.test(log);
+    this.portInUse = /address already in use|another process has the port/i.test(log);
   }
 }
 

@@ -1,9 +1,5 @@
 import { type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
-import {
-  GATEWAY_TYPE,
-  type GatewayAnnouncement,
-  gatewayAnnouncementSchema,
-} from '../../shared/domain/gateway-announcement.ts';
+import { type GatewayAnnouncement, gatewayAnnouncementContract } from '../../shared/domain/gateway-announcement.ts';
 import { type AnnouncementJudgement, type GatewayState, judgeAnnouncement } from '../../shared/domain/gateway-state.ts';
 import { connectionStateKey } from '../../shared/domain/subjects.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
@@ -27,7 +23,7 @@ export type AcceptedGateways = {
 };
 
 export function acceptedGateways({ state, bus }: Pick<FunctionPorts, 'state' | 'bus'>): AcceptedGateways {
-  const decode = eventDecoder([{ type: GATEWAY_TYPE, schema: gatewayAnnouncementSchema }]);
+  const decode = eventDecoder([gatewayAnnouncementContract]);
   return {
     async accept({ announcement, sequence }) {
       const ref = { namespace: announcement.namespace, name: announcement.connection };

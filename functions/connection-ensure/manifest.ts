@@ -1,15 +1,12 @@
 import { CHANGE_TYPE, changeSchema } from '../../shared/domain/change.ts';
-import { GATEWAY_TYPE, gatewayAnnouncementSchema } from '../../shared/domain/gateway-announcement.ts';
+import { gatewayAnnouncementContract } from '../../shared/domain/gateway-announcement.ts';
 import { sharedConsumer } from '../../shared/domain/topology.ts';
 import type { FunctionManifest } from '../../shared/runtime/define-function.ts';
 
 export const manifest: FunctionManifest = {
   name: 'connection-ensure',
   summary: 'Creates the Connection of a gateway and makes the tunnels it lists the tunnels that are configured',
-  accepts: [
-    { type: GATEWAY_TYPE, schema: gatewayAnnouncementSchema },
-    { type: CHANGE_TYPE, schema: changeSchema },
-  ],
+  accepts: [gatewayAnnouncementContract, { type: CHANGE_TYPE, schema: changeSchema }],
   consumers: [
     sharedConsumer('connection-ensure-gateways', 'GATEWAYS', ['gateways.*.*']),
     sharedConsumer('connection-ensure-changes', 'CHANGES', ['changes.connections.*.*', 'changes.publickeies.*.*']),

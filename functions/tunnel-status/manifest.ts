@@ -1,11 +1,11 @@
-import { OBSERVATION_TYPE, tunnelEventSchema } from '../../shared/domain/observation.ts';
+import { tunnelEventContract } from '../../shared/domain/observation.ts';
 import { partitionConsumers } from '../../shared/domain/topology.ts';
 import type { FunctionManifest } from '../../shared/runtime/define-function.ts';
 
 export const manifest: FunctionManifest = {
   name: 'tunnel-status',
   summary: "Writes each tunnel's entry in Connection.status.tunnels from the observations, throttled",
-  accepts: [{ type: OBSERVATION_TYPE, schema: tunnelEventSchema }],
+  accepts: [tunnelEventContract],
   consumers: partitionConsumers('tunnel-status'),
   attemptTimeoutMs: 2_400,
   onFailure: 'ack',

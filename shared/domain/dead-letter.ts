@@ -6,7 +6,7 @@ export const DEAD_LETTER_TYPE = 'wg-keepalive.dead-letter.v1';
 
 export type DeadLetter = {
   readonly function: string;
-  /** CamelCase word: Malformed, UnknownType, SchemaViolation, Oversized, Poisonous. */
+  /** CamelCase word: Malformed, UnknownType, SchemaViolation, ForeignSubject, Oversized, Poisonous. */
   readonly reason: string;
   /** The validator's path and words, or the error. */
   readonly message: string;

@@ -40,3 +40,10 @@ export const gatewayAnnouncementSchema = {
   },
   required: ['namespace', 'connection', 'gatewayName', 'mode', 'remoteClusterId', 'interfaces', 'announcedAt'],
 } as const;
+
+/** How a function takes one: of this type and shape, and about the Connection that its subject names. */
+export const gatewayAnnouncementContract = {
+  type: GATEWAY_TYPE,
+  schema: gatewayAnnouncementSchema,
+  about: ({ namespace, connection }: GatewayAnnouncement) => [namespace, connection],
+} as const;

@@ -114,3 +114,10 @@ export const tunnelEventSchema = {
     },
   ],
 } as const;
+
+/** How a function takes one: of this type and shape, and about the tunnel that its subject names. */
+export const tunnelEventContract = {
+  type: OBSERVATION_TYPE,
+  schema: tunnelEventSchema,
+  about: ({ namespace, connection, interfaceId }: TunnelEvent) => [namespace, connection, interfaceId],
+} as const;

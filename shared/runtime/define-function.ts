@@ -6,7 +6,15 @@ import type { ConsumerSpec } from '../domain/topology.ts';
 import type { FunctionPorts } from '../ports/function-ports.ts';
 
 /** An event type that a function takes, with the JSON Schema that its data is checked against. */
-export type EventContract = { readonly type: string; readonly schema: object };
+export type EventContract = {
+  readonly type: string;
+  readonly schema: object;
+  /**
+   * The names that the data gives to what it is about, as its subject must end with. The bus says who may publish
+   * where by subject only: without this, the owner of one subject could speak of what is another's.
+   */
+  about?(data: unknown): readonly string[];
+};
 
 /** What a function is, to those who run, document, deploy and permit it. */
 export type FunctionManifest = {

@@ -1,15 +1,18 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import { type BusMessage, type CloudEvent, decodeCloudEvent } from '../domain/cloud-event.ts';
+import { encodeToken } from '../domain/subject-token.ts';
 import type { EventContract } from './define-function.ts';
 
 /** Largest event that any function takes; a Connection of 64 tunnels is about 32 KiB. */
 export const MAX_EVENT_BYTES = 256 * 1024;
 
+type FaultReason = 'Malformed' | 'UnknownType' | 'Oversized' | 'SchemaViolation' | 'ForeignSubject';
+
 export type DecodeResult =
   | { readonly event: CloudEvent }
   | {
       readonly error: {
-        readonly reason: 'Malformed' | 'UnknownType' | 'Oversized' | 'SchemaViolation';
+        readonly reason: FaultReason;
         readonly message: string;
       };
     };
@@ -19,16 +22,25 @@ export type EventDecoder = (message: BusMessage) => DecodeResult;
 /** Bytes in, a checked event or a named fault out; never throws. Schemas are compiled once. */
 export function eventDecoder(contracts: readonly EventContract[]): EventDecoder {
   const check = eventChecker(contracts);
+  const byType = new Map(contracts.map((contract) => [contract.type, contract]));
   return (message) => {
     if (message.data.byteLength > MAX_EVENT_BYTES) {
       return fault('Oversized', `${message.data.byteLength} bytes, at most ${MAX_EVENT_BYTES}`);
     }
     const decoded = decodeCloudEvent(message);
-    return 'error' in decoded ? fault('Malformed', decoded.error) : check(decoded.event);
+    if ('error' in decoded) return fault('Malformed', decoded.error);
+    const checked = check(decoded.event);
+    if ('error' in checked) return checked;
+    const { type, data } = checked.event;
+    const names = byType.get(type)?.about?.(data).map(encodeToken).join('.');
+    if (names !== undefined && !message.subject.endsWith(`.${names}`)) {
+      return fault('ForeignSubject', `the data is about ${names}, which ${message.subject} does not end with`);
+    }
+    return checked;
   };
 }
 
-/** The second half of {@link eventDecoder}: of an event that is decoded already, whether it is one of the contracts'. */
+/** A part of {@link eventDecoder}: of an event that is decoded already, whether it is one of the contracts'. */
 export function eventChecker(contracts: readonly EventContract[]): (event: CloudEvent) => DecodeResult {
   const ajv = new Ajv2020({ discriminator: true, allowUnionTypes: true });
   const validators = new Map<string, ValidateFunction>(
@@ -47,7 +59,7 @@ export function eventChecker(contracts: readonly EventContract[]): (event: Cloud
   };
 }
 
-function fault(reason: 'Malformed' | 'UnknownType' | 'Oversized' | 'SchemaViolation', message: string): DecodeResult {
+function fault(reason: FaultReason, message: string): DecodeResult {
   return { error: { reason, message } };
 }
 

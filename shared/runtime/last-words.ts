@@ -1,5 +1,5 @@
 import type { ConnectionRef } from '../domain/connection.ts';
-import { OBSERVATION_TYPE, type TunnelEvent, tunnelEventSchema } from '../domain/observation.ts';
+import { type TunnelEvent, tunnelEventContract } from '../domain/observation.ts';
 import type { LastWord } from '../domain/silence.ts';
 import { observationsFilter } from '../domain/subjects.ts';
 import type { EventBus } from '../ports/event-bus.ts';
@@ -7,7 +7,7 @@ import { eventDecoder } from './event-decoder.ts';
 
 /** Reads the last event of each tunnel of a Connection, by direct get; one that is not valid says nothing. */
 export function lastWordsReader(bus: EventBus): (connection: ConnectionRef) => Promise<readonly LastWord[]> {
-  const decode = eventDecoder([{ type: OBSERVATION_TYPE, schema: tunnelEventSchema }]);
+  const decode = eventDecoder([tunnelEventContract]);
   return async (connection) => {
     const messages = await bus.lastMessages('OBSERVATIONS', observationsFilter(connection));
     return messages.flatMap((message) => {

@@ -24,7 +24,7 @@ export const systemClock: Clock = {
 };
 
 function after(delayMs: number, task: () => void): Timer {
-  let remainingMs = Math.max(0, delayMs);
+  let remainingMs = Math.max(0, Math.ceil(delayMs)); // setTimeout cuts a fraction off, and would come too early
   let handle: NodeJS.Timeout;
   const wait = () => {
     const stepMs = Math.min(remainingMs, MAX_TIMEOUT_MS);

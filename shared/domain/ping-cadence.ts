@@ -8,6 +8,7 @@ export class PingCadence {
   #regularAtMs: number;
   #extraAtMs = Number.POSITIVE_INFINITY;
   #extraEveryMs = 0;
+  #lastAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(firstDueMs: number, intervalMs: number) {
     this.#anchorMs = firstDueMs;
@@ -19,11 +20,11 @@ export class PingCadence {
     return Math.min(this.#regularAtMs, this.#extraAtMs);
   }
 
-  /** From now on, and at once, every `everyMs`; without effect if the grid is as dense as that. */
+  /** Every `everyMs` after the last PING, at once if that was longer ago; without effect if the grid is as dense. */
   startExtra(nowMs: number, everyMs: number): void {
     if (everyMs >= this.#intervalMs) return;
     this.#extraEveryMs = everyMs;
-    this.#extraAtMs = Math.min(this.#extraAtMs, nowMs);
+    this.#extraAtMs = Math.min(this.#extraAtMs, Math.max(nowMs, this.#lastAtMs + everyMs));
   }
 
   stopExtra(): void {
@@ -35,6 +36,7 @@ export class PingCadence {
     const isExtraDue = nowMs >= this.#extraAtMs;
     const isRegularDue = nowMs >= this.#regularAtMs;
     if (!isExtraDue && !isRegularDue) return undefined;
+    this.#lastAtMs = nowMs;
     if (this.#extraAtMs !== Number.POSITIVE_INFINITY) {
       const plannedMs = this.#extraAtMs + this.#extraEveryMs;
       this.#extraAtMs = isExtraDue && plannedMs > nowMs ? plannedMs : nowMs + this.#extraEveryMs;

@@ -217,8 +217,7 @@ export class TunnelProbe {
     } else if (now.monotonicMs >= this.#nextDownAtMs) {
       const { intervalMs } = this.#settings;
       this.#nextDownAtMs += Math.ceil((now.monotonicMs - this.#nextDownAtMs + 1e-6) / intervalMs) * intervalMs;
-      this.#rtt.end(true);
-      this.#consecutiveMisses += 1;
+      this.#lose();
       this.#report('down', now);
     }
   }
@@ -268,13 +267,17 @@ export class TunnelProbe {
   #miss(ping: SentPing, state: 'missed' | 'overtaken' | 'refused', now: Moment): void {
     ping.state = state;
     if (!ping.observed) return;
-    this.#rtt.end(true);
-    this.#consecutiveMisses += 1;
+    if (this.#value !== 'Error') this.#lose(); // else each interval counts once, by its `down`
     if (this.#settings.suspectIntervalMs !== undefined && this.#value === 'Connected' && state !== 'overtaken') {
       this.#isSuspect = true;
       this.#cadence.startExtra(now.monotonicMs, this.#settings.suspectIntervalMs);
     }
     this.#report('miss', now);
+  }
+
+  #lose(): void {
+    this.#rtt.end(true);
+    this.#consecutiveMisses += 1;
   }
 
   #heard(now: Moment): void {

@@ -1,9 +1,11 @@
 import { type BusMessage, type CloudEvent, decodeCloudEvent } from './cloud-event.ts';
+import { encodeToken } from './subject-token.ts';
 import type { StreamName } from './topology.ts';
 
 /**
  * A message of a stream as a replay takes it, from NATS or from a file: already decoded, so that both ways give the same.
- * What cannot be decoded stays as it came, so that the functions can say what is wrong with it.
+ * What cannot be decoded, or is not about what its subject says, stays as it came, so that the functions can say what is
+ * wrong with it.
  */
 export type RecordedMessage = {
   readonly stream: StreamName;
@@ -15,7 +17,7 @@ export type RecordedMessage = {
   | { readonly raw: BusMessage; readonly event?: undefined }
 );
 
-/** Of an event longer than this only its length matters: no function takes it. */
+/** No function takes an event that is longer. */
 const MAX_EVENT_BYTES = 256 * 1024;
 
 /**
@@ -25,11 +27,18 @@ const MAX_EVENT_BYTES = 256 * 1024;
 export function recordedMessage(
   message: BusMessage & Pick<RecordedMessage, 'stream' | 'storedAtUnixMs'> & { readonly streamSequence: number },
 ): RecordedMessage {
-  const { stream, streamSequence: sequence, storedAtUnixMs } = message;
-  const decoded = message.data.byteLength > MAX_EVENT_BYTES ? undefined : decodeCloudEvent(message);
-  if (decoded !== undefined && 'event' in decoded) return { stream, sequence, storedAtUnixMs, event: decoded.event };
-  const { subject, data } = message;
+  const { stream, streamSequence: sequence, storedAtUnixMs, subject, data } = message;
+  const decoded = data.byteLength > MAX_EVENT_BYTES ? undefined : decodeCloudEvent(message);
+  if (decoded !== undefined && 'event' in decoded && isAbout(decoded.event.data, message)) {
+    return { stream, sequence, storedAtUnixMs, event: decoded.event };
+  }
   return { stream, sequence, storedAtUnixMs, raw: { subject, headers: attributesOf(message), data } };
+}
+
+function isAbout(data: unknown, { stream, subject }: Pick<RecordedMessage, 'stream'> & BusMessage): boolean {
+  if (stream !== 'OBSERVATIONS') return true;
+  const { namespace, connection, interfaceId } = (data ?? {}) as Record<string, unknown>;
+  return subject.endsWith(`.${[namespace, connection, interfaceId].map(String).map(encodeToken).join('.')}`);
 }
 
 function attributesOf({ headers }: BusMessage): Record<string, string> {

@@ -18,7 +18,10 @@ const executable: Plugin = {
  * inside and each command in a chunk of its own.
  */
 export default defineConfig({
-  input: { 'wg-keepalive': join(root, 'shared/cli/main.ts') },
+  input: {
+    'wg-keepalive': join(root, 'shared/cli/main.ts'),
+    'chunks/engine-main': join(root, 'shared/cli/engine-main.ts'), // a thread's entry, beside the chunk that starts it
+  },
   platform: 'node',
   external: [/^node:/],
   transform: { target: 'node22.19' },

@@ -1,11 +1,23 @@
 import type { Check } from '../adapters/health-server.ts';
 import type { Clock } from '../ports/clock.ts';
+import type { EventBus } from '../ports/event-bus.ts';
 import type { Logger } from '../ports/telemetry.ts';
 
 const LOOK_EVERY_MS = 100;
 const REMIND_EVERY_MS = 60_000;
 /** Connecting takes a moment, and nobody needs to read that. */
 const FIRST_LOOK_AFTER_MS = 500;
+
+/** The bus, as a check. */
+export function busCheck(bus: EventBus): Check {
+  return {
+    name: 'nats',
+    check: () => {
+      const health = bus.health();
+      return health.connected ? { ok: true } : { ok: false, reason: health.reason };
+    },
+  };
+}
 
 /** What is not ready, by name, with the reason; empty if all is. */
 function unreadyOf(checks: readonly Check[]): Record<string, string> {
@@ -14,8 +26,8 @@ function unreadyOf(checks: readonly Check[]): Record<string, string> {
 }
 
 /**
- * Says in the log what the process waits for, each time that this changes and once a minute while it waits, and that
- * it is ready. Resolves when `signal` aborts.
+ * Says in the log what is missing, each time that this changes and once a minute while anything is, and that nothing is
+ * any more. Resolves when `signal` aborts.
  */
 export async function logReadiness(
   checks: readonly Check[],
@@ -29,8 +41,8 @@ export async function logReadiness(
     const text = JSON.stringify(unready);
     const isDue = told !== '{}' && clock.monotonicMs() - toldAtMs >= REMIND_EVERY_MS;
     if (text !== told || isDue) {
-      if (text === '{}') log.info({}, 'ready');
-      else log.warn({ ...unready }, 'not ready, keeps trying');
+      if (text === '{}') log.info({}, 'all is there');
+      else log.warn({ ...unready }, 'not there yet, keeps trying');
       told = text;
       toldAtMs = clock.monotonicMs();
     }

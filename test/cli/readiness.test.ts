@@ -26,12 +26,12 @@ describe('logReadiness', () => {
     reasons.set('nats', 'refused').set('kubernetes', 'no CRD');
     const running = logReadiness(checks, { clock, log, signal: stop.signal });
     await clock.advance(10_000);
-    expect(said).toEqual(['not ready, keeps trying {"nats":"refused","kubernetes":"no CRD"}']);
+    expect(said).toEqual(['not there yet, keeps trying {"nats":"refused","kubernetes":"no CRD"}']);
     reasons.delete('nats');
     await clock.advance(10_000);
     reasons.delete('kubernetes');
     await clock.advance(300_000);
-    expect(said.slice(1)).toEqual(['not ready, keeps trying {"kubernetes":"no CRD"}', 'ready {}']);
+    expect(said.slice(1)).toEqual(['not there yet, keeps trying {"kubernetes":"no CRD"}', 'all is there {}']);
     stop.abort();
     await running;
   });

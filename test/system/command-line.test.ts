@@ -10,6 +10,9 @@ import { describe, expect, test, vi } from 'vitest';
 import { onFreePorts } from '../../infra/servers/free-port.ts';
 import { launchKubeApiserver } from '../../infra/servers/launch-kube-apiserver.ts';
 import { launchNats } from '../../infra/servers/launch-nats.ts';
+import { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
+import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-connection-store.ts';
+import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { describeReal } from '../support/real-parts.ts';
 
 const main = join(import.meta.dirname, '../../shared/cli/main.ts');
@@ -64,6 +67,11 @@ async function unreachable(folder: string): Promise<{ readonly kubeconfig: strin
   };
   await writeFile(kubeconfig, JSON.stringify({ apiVersion: 'v1', kind: 'Config', ...config }));
   return { kubeconfig, port };
+}
+
+async function createNamespace(admin: KubernetesClient, name: string): Promise<void> {
+  const body = { apiVersion: 'v1', kind: 'Namespace', metadata: { name } };
+  await admin.call({ method: 'POST', path: '/api/v1/namespaces', body });
 }
 
 const inFolder = () => mkdtempDisposable(join(tmpdir(), 'wg-keepalive-cli-'));
@@ -129,7 +137,7 @@ describe('function, with nothing in reach', () => {
       expect(reasons).toContain('ECONNREFUSED');
     }, SOON);
     expect(await (await get('/metrics')).text()).toContain('wg_keepalive_event_loop_lag_seconds ');
-    await vi.waitFor(() => expect(program.stderr).toContain('"not ready, keeps trying"'), SOON);
+    await vi.waitFor(() => expect(program.stderr).toContain('"not there yet, keeps trying"'), SOON);
     program.signal('SIGTERM');
     const { code, stderr } = await program.ended;
     expect(code).toBe(0);
@@ -137,7 +145,42 @@ describe('function, with nothing in reach', () => {
   });
 });
 
-await describeReal('setup and function on real parts', ['nats-server', 'etcd', 'kube-apiserver'], () => {
+/** Arguments of one side of a loopback tunnel. */
+function gatewayArgs(side: { readonly mode: 'server' | 'client'; readonly metrics: number; readonly nats: number }) {
+  const addresses = ['127.0.77.1', '127.0.77.2'];
+  if (side.mode === 'client') addresses.reverse();
+  return [
+    ...['gateway', `--namespace=liqo-${side.mode}`, '--name=gw', `--mode=${side.mode}`, '--remote-cluster-id=other'],
+    ...['--ping-interval=50ms', '--ping-loss-threshold=3', '--ping-port=12377', `--tunnel=liqo-tunnel=${addresses}`],
+    ...[`--metrics-bind-address=127.0.0.1:${side.metrics}`, `--nats-url=nats://127.0.0.1:${side.nats}`],
+  ];
+}
+
+describe('gateway, with NATS out of reach', () => {
+  test('measures all the same, is ready, shows it, and owns up to what it could not deliver', async () => {
+    const [metricsA = 0, metricsB = 0, nats = 0] = await freePorts(3);
+    await using a = new Program(gatewayArgs({ mode: 'server', metrics: metricsA, nats }));
+    await using b = new Program(gatewayArgs({ mode: 'client', metrics: metricsB, nats }));
+    await vi.waitFor(async () => {
+      for (const port of [metricsA, metricsB]) {
+        const shown = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+        expect(shown).toContain('wg_keepalive_tunnel_up{interface="liqo-tunnel"} 1\n');
+        expect(shown).toContain('wg_keepalive_bus_connected 0\n');
+      }
+    }, SOON);
+    expect((await fetch(`http://127.0.0.1:${metricsA}/readyz`)).status).toBe(200);
+    await vi.waitFor(() => expect(a.stderr).toContain(`cannot connect to nats://127.0.0.1:${nats}`), SOON);
+    for (const program of [a, b]) program.signal('SIGTERM');
+    for (const program of [a, b]) {
+      const { code, stderr } = await program.ended;
+      expect(code).toBe(1);
+      expect(stderr).toMatch(/"unsent":\d+,"msg":"stopped with observations that the bus did not take"/);
+      expect(stderr).not.toContain('"stack"');
+    }
+  });
+});
+
+await describeReal('the commands on real parts', ['nats-server', 'etcd', 'kube-apiserver'], () => {
   test('setup is idempotent; functions wait for it, are ready after it, and end cleanly', async () => {
     await using api = await launchKubeApiserver();
     await using nats = await launchNats();
@@ -161,6 +204,38 @@ await describeReal('setup and function on real parts', ['nats-server', 'etcd', '
 
     program.signal('SIGTERM');
     expect(await program.ended).toMatchObject({ code: 0 });
+  });
+
+  test('gateways and functions together: both Connections become Connected', async () => {
+    await using api = await launchKubeApiserver();
+    await using nats = await launchNats();
+    const environment = { KUBECONFIG: api.kubeconfig, WG_KEEPALIVE_NATS_URL: nats.url };
+    expect(await run(['setup'], environment)).toMatchObject({ code: 0 });
+    const admin = await KubernetesClient.connect({ clock: systemClock, kubeconfig: api.kubeconfig });
+    const sides = ['server', 'client'] as const;
+    for (const mode of sides) await createNamespace(admin, `liqo-${mode}`);
+
+    const [metricsA = 0, metricsB = 0, metrics = 0] = await freePorts(3);
+    const natsPort = Number(new URL(nats.url).port);
+    await using server = new Program(gatewayArgs({ mode: 'server', metrics: metricsA, nats: natsPort }));
+    await using client = new Program(gatewayArgs({ mode: 'client', metrics: metricsB, nats: natsPort }));
+    const args = ['function', 'all', '--ping-update-status-interval=1s', `--metrics-bind-address=127.0.0.1:${metrics}`];
+    await using functions = new Program(args, environment);
+
+    const store = new KubernetesConnectionStore(admin);
+    await vi.waitFor(async () => {
+      for (const mode of sides) {
+        const connection = await store.get({ namespace: `liqo-${mode}`, name: 'gw-gw' });
+        expect(connection?.status).toMatchObject({
+          value: 'Connected',
+          latency: { value: expect.stringMatching(/^[\d.]+(µs|ms|s)$/) },
+          tunnels: [{ interfaceID: 'liqo-tunnel', value: 'Connected', latency: { value: expect.any(String) } }],
+        });
+      }
+    }, SOON);
+    admin.close();
+    for (const program of [server, client, functions]) program.signal('SIGTERM');
+    for (const program of [server, client, functions]) expect(await program.ended).toMatchObject({ code: 0 });
   });
 
   test('setup refuses a NATS account that belongs to another cluster', async () => {

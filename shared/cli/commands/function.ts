@@ -14,7 +14,7 @@ import type { OptionsOf, Run } from '../command-table.ts';
 import { connectKubernetes } from '../connect-kubernetes.ts';
 import { UsageError } from '../errors.ts';
 import { natsFromOptions } from '../nats-from-options.ts';
-import { logReadiness, untilReady } from '../readiness.ts';
+import { busCheck, logReadiness, untilReady } from '../readiness.ts';
 import { runProcess, type Surroundings } from '../run-process.ts';
 
 type Definition = (typeof CATALOG)[number];
@@ -80,16 +80,6 @@ async function runReplicas(
   }
   await Promise.all(watching);
   return 0;
-}
-
-function busCheck(bus: NatsBus): Check {
-  return {
-    name: 'nats',
-    check: () => {
-      const health = bus.health();
-      return health.connected ? { ok: true } : { ok: false, reason: health.reason };
-    },
-  };
 }
 
 function feedCheck(feed: KubernetesChangeFeed): Check {

@@ -1,6 +1,47 @@
+import { randomUUID } from 'node:crypto';
+import { NatsBus } from '../../adapters/nats-bus.ts';
+import { systemClock } from '../../adapters/system-clock.ts';
 import type { Run } from '../command-table.ts';
-import { StartError } from '../errors.ts';
+import { type GatewayOptions, startGateway } from '../gateway-run.ts';
+import { natsFromOptions } from '../nats-from-options.ts';
+import { pingFromOptions } from '../ping-from-options.ts';
+import { busCheck, logReadiness } from '../readiness.ts';
+import { runProcess } from '../run-process.ts';
+import { tunnelsFromOptions } from '../tunnels-from-options.ts';
 
-export const run: Run<'gateway'> = async () => {
-  throw new StartError('its parts are not wired yet');
+/** For what waits in the outbox when the process is told to stop. */
+const FLUSH_TIMEOUT_MS = 4_000;
+
+/**
+ * One gateway. `/readyz` says nothing of NATS: the pod carries the tunnels themselves, and an outage of the keepalive
+ * must not become one of theirs; `wg_keepalive_bus_connected` shows it instead.
+ *
+ * Exit code 1 if the engine died, or if observations could not be delivered at the end.
+ */
+export const run: Run<'gateway'> = async (options) => {
+  const gatewayOptions = gatewayOptionsOf(options);
+  const nats = natsFromOptions(options, { role: 'gateway', namespace: options.namespace });
+  return runProcess(options, async ({ log, meter, stop }) => {
+    const bus = NatsBus.open(nats, systemClock, log);
+    const gateway = startGateway(gatewayOptions, { bus, meter, log, clock: systemClock });
+    log.info({ tunnels: gatewayOptions.tunnels, settings: gatewayOptions.settings }, 'gateway starts');
+    try {
+      await Promise.race([logReadiness([busCheck(bus)], { clock: systemClock, log, signal: stop }), gateway.failed]);
+      const { unsent } = await gateway.stop(FLUSH_TIMEOUT_MS);
+      return unsent > 0 ? 1 : 0;
+    } finally {
+      await bus.close();
+    }
+  });
 };
+
+function gatewayOptionsOf(options: Parameters<typeof run>[0]): GatewayOptions {
+  const { namespace, name, mode, remoteClusterId, gatewayUid, pingSuspectIntervalMs } = options;
+  return {
+    ...{ namespace, name, mode, remoteClusterId, runId: randomUUID() },
+    tunnels: tunnelsFromOptions(options),
+    settings: pingFromOptions(options),
+    ...(gatewayUid !== undefined && { gatewayUid }),
+    ...(pingSuspectIntervalMs !== undefined && { suspectIntervalMs: pingSuspectIntervalMs }),
+  };
+}

@@ -41,7 +41,7 @@ type WatchEvent =
 
 const PAGE_SIZE = 500;
 const GONE = 410;
-/** A watch that ends sooner has failed, however politely. */
+/** A watch that ends sooner, and long before its window does, has failed, however politely. */
 const SHORTEST_WATCH_MS = 1_000;
 
 /** After it only a new list tells what was missed. */
@@ -108,7 +108,9 @@ export class Reflector {
     const openedAtMs = clock.monotonicMs();
     this.#health = { live: true };
     for await (const line of linesOf(response, clock, timing.windowMs + timing.graceMs)) await this.#take(line);
-    if (clock.monotonicMs() - openedAtMs < SHORTEST_WATCH_MS) throw new Error('the API server ended the watch at once');
+    const lastedMs = clock.monotonicMs() - openedAtMs;
+    if (lastedMs < Math.min(SHORTEST_WATCH_MS, timing.windowMs / 2))
+      throw new Error('the API server ended the watch at once');
     this.#faults = 0;
   }
 

@@ -4,27 +4,31 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 /** A TCP relay in front of a server, which a test can cut, blackhole and heal. Loopback only. */
 export class TcpProxy implements AsyncDisposable {
   readonly port: number;
+  /** Connections that were accepted since the start. */
+  accepted = 0;
   readonly #server: Server;
-  readonly #pairs = new Set<readonly [Socket, Socket]>();
+  readonly #target: { readonly host: string; readonly port: number };
+  readonly #clients = new Set<Socket>();
+  readonly #servers = new Set<Socket>();
   #mode: 'relay' | 'refuse' | 'blackhole' = 'relay';
 
-  private constructor(server: Server, port: number) {
+  private constructor(server: Server, port: number, target: { readonly host: string; readonly port: number }) {
     this.#server = server;
     this.port = port;
+    this.#target = target;
+    server.on('connection', (client) => this.#relay(client));
   }
 
   static async start(target: { readonly host: string; readonly port: number }): Promise<TcpProxy> {
     const server = createServer();
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
-    const proxy = new TcpProxy(server, (server.address() as { port: number }).port);
-    server.on('connection', (client) => proxy.#relay(client, target));
-    return proxy;
+    return new TcpProxy(server, (server.address() as { port: number }).port, target);
   }
 
-  /** Connections that are open now. */
+  /** Connections that clients have open now. */
   get open(): number {
-    return this.#pairs.size;
+    return this.#clients.size;
   }
 
   /** Closes all connections; new ones are closed at once until {@link heal}. */
@@ -35,16 +39,13 @@ export class TcpProxy implements AsyncDisposable {
 
   /** Closes all connections; new ones work. */
   closeAll(): void {
-    for (const [client, server] of this.#pairs) {
-      client.destroy();
-      server.destroy();
-    }
+    for (const socket of this.#all()) socket.destroy();
   }
 
-  /** From now on nothing passes and nothing closes, as behind a firewall that drops. */
+  /** From now on nothing passes, and neither side hears of the other's end, as behind a firewall that drops. */
   blackhole(): void {
     this.#mode = 'blackhole';
-    for (const pair of this.#pairs) for (const socket of pair) socket.unpipe().pause();
+    for (const socket of this.#all()) socket.unpipe().pause();
   }
 
   /** What was open in a blackhole stays dead; new connections work. */
@@ -53,24 +54,36 @@ export class TcpProxy implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.closeAll();
+    this.#mode = 'refuse';
     this.#server.close();
-    await once(this.#server, 'close');
+    this.closeAll();
+    if (this.#server.listening || this.open > 0) await once(this.#server, 'close');
   }
 
-  #relay(client: Socket, target: { readonly host: string; readonly port: number }): void {
-    if (this.#mode === 'refuse') return void client.destroy();
-    const server = connect(target);
-    const pair = [client, server] as const;
-    this.#pairs.add(pair);
-    for (const [from, to] of [pair, [server, client] as const]) {
-      from.on('error', () => {}); // followed by close
-      from.on('close', () => {
-        if (this.#mode !== 'blackhole') to.destroy();
-        this.#pairs.delete(pair);
-      });
-      if (this.#mode === 'relay') from.pipe(to);
+  #all(): Socket[] {
+    return [...this.#clients, ...this.#servers];
+  }
+
+  #relay(client: Socket): void {
+    if (this.#mode === 'refuse') {
+      client.destroy();
+      return;
     }
-    if (this.#mode === 'blackhole') client.pause();
+    this.accepted += 1;
+    const server = connect(this.#target);
+    const isDead = this.#mode === 'blackhole';
+    this.#couple(client, server, this.#clients);
+    this.#couple(server, client, this.#servers);
+    if (isDead) client.pause();
+    else client.pipe(server).pipe(client);
+  }
+
+  #couple(socket: Socket, other: Socket, sockets: Set<Socket>): void {
+    sockets.add(socket);
+    socket.on('error', () => {}); // close follows
+    socket.on('close', () => {
+      sockets.delete(socket);
+      if (this.#mode !== 'blackhole') other.destroy();
+    });
   }
 }

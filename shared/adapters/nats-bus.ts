@@ -1,6 +1,6 @@
 import type { StoredMsg } from '@nats-io/jetstream';
 import { jetstreamManager, PubHeaders } from '@nats-io/jetstream';
-import type { Msg, Subscription } from 'nats';
+import type { Msg, NatsConnection, Subscription } from 'nats';
 import { type BusMessage, MESSAGE_ID_HEADER } from '../domain/cloud-event.ts';
 import { hasWildcard } from '../domain/subject-pattern.ts';
 import type { ConsumerSpec, StreamName } from '../domain/topology.ts';
@@ -121,23 +121,24 @@ export class NatsBus implements EventBus, LiveFeed {
 
   subscribe(filter: string, onMessage: (message: LiveMessage) => void, signal: AbortSignal): void {
     if (signal.aborted) return;
+    const about = `subscription ${filter}`;
     let subscription: Subscription | undefined;
-    const user: LinkUser = {
-      opened: (connection) => {
-        subscription = connection.subscribe(filter, {
-          callback: (error, message) => {
-            this.link.setProblem(`subscription ${filter}`, error?.message);
-            const live = error ? undefined : toLiveMessage(message);
-            if (live) onMessage(live);
-          },
-        });
-      },
+    const listen = (connection: NatsConnection) => {
+      subscription = connection.subscribe(filter, {
+        callback: (error, message) => {
+          this.link.setProblem(about, error?.message);
+          const live = error ? undefined : toLiveMessage(message);
+          if (live) onMessage(live);
+        },
+      });
     };
+    const user: LinkUser = { up: listen };
     this.link.attach(user);
     signal.addEventListener(
       'abort',
       () => {
         this.link.detach(user);
+        this.link.setProblem(about, undefined);
         subscription?.unsubscribe();
       },
       { once: true },

@@ -1,5 +1,5 @@
 import type { Msg, NatsConnection, Subscription } from 'nats';
-import { createInbox, nanos } from 'nats';
+import { createInbox, errors, nanos } from 'nats';
 import type { ConsumerSpec } from '../domain/topology.ts';
 import type { Clock, Timer } from '../ports/clock.ts';
 import type { Delivery, Settlement } from '../ports/event-bus.ts';
@@ -78,9 +78,9 @@ export class NatsConsumerLoop {
   async run(signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
     const user: LinkUser = {
-      opened: (connection) => this.#listen(connection),
-      up: () => this.#onUp(),
+      up: (connection) => this.#onUp(connection),
       down: () => this.#onDown(),
+      refused: (error) => this.#onRefused(error),
     };
     const onAbort = () => void this.#stop();
     signal.addEventListener('abort', onAbort, { once: true });
@@ -104,15 +104,16 @@ export class NatsConsumerLoop {
     this.#inbox = createInbox(this.#options.inboxPrefix);
     this.#subscription = connection.subscribe(this.#inbox, {
       callback: (error, message) => {
-        if (error) void this.#recover(error.message);
+        if (error) this.#fail(`${this.#problem}: ${error.message}`);
         else if (message.reply) this.#onMessage(message);
         else this.#onStatus(message);
       },
     });
   }
 
-  #onUp(): void {
-    for (const { reply, answer } of this.#unsent.splice(0)) this.#link.connection.publish(reply, answer);
+  #onUp(connection: NatsConnection): void {
+    this.#listen(connection);
+    for (const { reply, answer } of this.#unsent.splice(0)) connection.publish(reply, answer);
     this.#backoffMs = FIRST_BACKOFF_MS;
     this.#pull();
   }
@@ -120,6 +121,18 @@ export class NatsConsumerLoop {
   #onDown(): void {
     this.#forgetPulls();
     this.#breakContinuity();
+  }
+
+  /** The user may not pull, or not settle: nothing but other permissions helps, and they may come with a reconnect. */
+  #onRefused(error: Error): void {
+    const { stream, durable } = this.#options.spec;
+    if (!(error instanceof errors.PermissionViolationError) || error.operation !== 'publish') return;
+    if (`${error.subject}.`.includes(`.${stream}.${durable}.`)) this.#fail(`${this.#problem}: ${error.message}`);
+  }
+
+  #fail(reason: string): void {
+    this.#link.setProblem(this.#problem, reason);
+    void this.#recover(reason);
   }
 
   #pull(): void {
@@ -209,14 +222,14 @@ export class NatsConsumerLoop {
     this.#backoffMs = Math.min(2 * this.#backoffMs, MAX_BACKOFF_MS);
     let trouble: string | undefined;
     if (this.#link.isUp && !this.#isStopping) {
+      if (this.#subscription?.isClosed()) this.#listen(this.#link.connection); // refused before, maybe not now
       trouble = await recoverConsumer(this.#link.connection, spec, this.#lastSettled).catch(
         (error: Error) => `${this.#problem}: ${error.message}`,
       );
     }
     this.#recovering = false;
-    if (trouble === undefined) return this.#pull();
-    this.#link.setProblem(this.#problem, trouble);
-    void this.#recover(trouble);
+    if (trouble === undefined) this.#pull();
+    else this.#fail(trouble);
   }
 
   async #stop(): Promise<void> {

@@ -1,4 +1,4 @@
-import type { NatsConnection, Status } from 'nats';
+import type { NatsConnection } from 'nats';
 import { connect } from 'nats';
 import type { Clock } from '../ports/clock.ts';
 import type { BusHealth } from '../ports/event-bus.ts';
@@ -8,18 +8,16 @@ import { connectionOptions, type NatsOptions } from './nats-options.ts';
 
 /** Who uses the link. Each is told of what is so already when it attaches. */
 export type LinkUser = {
-  /** There is a connection (it resubscribes by itself when it reconnects); mostly once in a process. */
-  opened?(connection: NatsConnection): void;
-  /** It is connected now. */
+  /** There is a connection: a new one, on which nothing is subscribed yet. */
   up?(connection: NatsConnection): void;
-  /** It is not any more: requests on their way will get no answer. */
+  /** It is gone: requests on their way will get no answer. */
   down?(reason: string): void;
   /** The server refused something, such as a subject that the user may not publish to. */
   refused?(error: Error): void;
 };
 
 const FIRST_RETRY_MS = 100;
-const MAX_RETRY_MS = 2_000;
+const MAX_RETRY_MS = 500;
 const CLOSE_TIMEOUT_MS = 2_000;
 
 /**
@@ -32,12 +30,11 @@ export class NatsLink {
   readonly #log: Logger;
   readonly #users = new Set<LinkUser>();
   readonly #healthListeners = new Set<(health: BusHealth) => void>();
-  /** Reasons by what they are about: the link itself first, then its users' troubles. */
+  /** Reasons by what they are about: the link itself, and its users' troubles. */
   readonly #problems = new Map<string, string>();
   readonly #closing = new AbortController();
   readonly #ended: Promise<void>;
   #connection: NatsConnection | undefined;
-  #isUp = false;
 
   private constructor(options: NatsOptions, clock: Clock, log: Logger) {
     this.#options = options;
@@ -58,12 +55,12 @@ export class NatsLink {
    * @throws BusError `unavailable` with the reason while it is not.
    */
   get connection(): NatsConnection {
-    if (this.#connection && this.#isUp) return this.#connection;
+    if (this.#connection) return this.#connection;
     throw new BusError('unavailable', this.#problems.get('link') ?? 'not connected');
   }
 
   get isUp(): boolean {
-    return this.#isUp;
+    return this.#connection !== undefined;
   }
 
   /** Resolves with the connection as soon as it is up; rejects with the signal's reason, or `unavailable` on close. */
@@ -90,9 +87,7 @@ export class NatsLink {
 
   attach(user: LinkUser): void {
     this.#users.add(user);
-    if (!this.#connection) return;
-    user.opened?.(this.#connection);
-    if (this.#isUp) user.up?.(this.#connection);
+    if (this.#connection) user.up?.(this.#connection);
   }
 
   detach(user: LinkUser): void {
@@ -100,8 +95,8 @@ export class NatsLink {
   }
 
   health(): BusHealth {
-    for (const reason of this.#problems.values()) return { connected: false, reason };
-    return { connected: true };
+    const [reason] = [this.#problems.get('link'), ...this.#problems.values()].filter((text) => text !== undefined);
+    return reason === undefined ? { connected: true } : { connected: false, reason };
   }
 
   onHealthChange(listener: (health: BusHealth) => void): () => void {
@@ -125,7 +120,7 @@ export class NatsLink {
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return this.#ended;
     const connection = this.#connection;
-    if (connection && this.#isUp) await this.#bounded(connection.flush());
+    if (connection) await this.#bounded(Promise.race([connection.flush(), connection.closed()]));
     this.#closing.abort();
     this.#setDown('the connection is closed');
     if (connection) await this.#bounded(connection.close());
@@ -134,61 +129,47 @@ export class NatsLink {
 
   async #keepConnected(): Promise<void> {
     const { signal } = this.#closing;
+    const servers = this.#options.servers.join(', ');
     let retryMs = FIRST_RETRY_MS;
     while (!signal.aborted) {
       try {
-        await this.#useOneConnection(await connect(connectionOptions(this.#options)));
+        const connection = await connect(connectionOptions(this.#options));
         retryMs = FIRST_RETRY_MS;
+        await this.#use(connection);
       } catch (error) {
-        this.#setDown(`cannot connect to ${this.#options.servers.join(', ')}: ${(error as Error).message}`);
-        await this.#clock.sleep(retryMs, signal).catch(() => {});
-        retryMs = Math.min(2 * retryMs, MAX_RETRY_MS);
+        this.setProblem('link', `cannot connect to ${servers}: ${(error as Error).message}`);
       }
+      await this.#clock.sleep(retryMs, signal).catch(() => {});
+      retryMs = Math.min(2 * retryMs, MAX_RETRY_MS);
     }
-    this.#connection = undefined;
-    this.#setDown('the connection is closed');
+    this.setProblem('link', 'the connection is closed');
   }
 
-  /** Until it is closed; it reconnects by itself as long as it lives. */
-  async #useOneConnection(connection: NatsConnection): Promise<void> {
+  /** Until it is closed, by whomever. */
+  async #use(connection: NatsConnection): Promise<void> {
     if (this.#closing.signal.aborted) return connection.close();
-    this.#connection = connection;
+    const server = connection.getServer();
     const statuses = connection.status();
-    for (const user of this.#users) user.opened?.(connection);
-    this.#setUp(connection);
-    for await (const status of statuses) this.#onStatus(connection, status);
-    const error = await connection.closed();
-    this.#connection = undefined;
-    if (!this.#closing.signal.aborted) throw error ?? new Error('the client closed the connection');
-  }
-
-  #onStatus(connection: NatsConnection, status: Status): void {
-    switch (status.type) {
-      case 'disconnect':
-        this.#setDown(`lost the connection to ${status.server}`);
-        break;
-      case 'reconnect':
-        this.#setUp(connection);
-        break;
-      case 'error':
-        this.#log.warn({ err: status.error }, 'nats refused');
-        if (!this.#isUp)
-          this.setProblem('link', `refused by ${this.#options.servers.join(', ')}: ${status.error.message}`);
-        for (const user of this.#users) user.refused?.(status.error);
-    }
-  }
-
-  #setUp(connection: NatsConnection): void {
-    this.#isUp = true;
-    this.setProblem('link', undefined);
+    this.#connection = connection;
     for (const user of this.#users) user.up?.(connection);
+    this.setProblem('link', undefined); // last: a listener may publish at once, and who hears of acknowledgements must be there
+    for await (const status of statuses) {
+      if (status.type === 'error') this.#onRefused(status.error);
+      else if (status.type === 'disconnect') this.#setDown(`lost the connection to ${server}`);
+    }
+    this.#setDown(`lost the connection to ${server}`);
+  }
+
+  #onRefused(error: Error): void {
+    this.#log.warn({ reason: error.message }, 'refused by nats');
+    for (const user of this.#users) user.refused?.(error);
   }
 
   #setDown(reason: string): void {
-    const wasUp = this.#isUp;
-    this.#isUp = false;
+    if (!this.#connection) return;
+    this.#connection = undefined;
     this.setProblem('link', reason);
-    if (wasUp) for (const user of this.#users) user.down?.(reason);
+    for (const user of this.#users) user.down?.(reason);
   }
 
   async #bounded(work: Promise<unknown>): Promise<void> {

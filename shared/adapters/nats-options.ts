@@ -19,16 +19,14 @@ export type NatsOptions = {
 };
 
 /**
- * A dead server is noticed within pingInterval × (maxPingOut + 1), a returning one found within reconnectTimeWait
- * plus jitter. A refused login is retried as well: the credentials may be rotating just now.
+ * A dead server is noticed within pingInterval × (maxPingOut + 1). Coming back is the link's business: the client
+ * gives up after some tries, and keeps some memory for every login that is refused until one succeeds.
  */
 const RESILIENCE = {
   timeout: 2_000,
   pingInterval: 1_000,
   maxPingOut: 2,
-  reconnectTimeWait: 100,
-  maxReconnectAttempts: -1,
-  ignoreAuthErrorAbort: true,
+  reconnect: false,
 } satisfies NodeConnectionOptions;
 
 /** The options in the client's words. */

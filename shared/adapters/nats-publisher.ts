@@ -1,4 +1,4 @@
-import type { Msg, MsgHdrs, NatsConnection } from 'nats';
+import type { Msg, MsgHdrs, NatsConnection, Subscription } from 'nats';
 import { createInbox, errors } from 'nats';
 import type { Clock, Timer } from '../ports/clock.ts';
 import type { PublishAck } from '../ports/event-bus.ts';
@@ -28,7 +28,8 @@ export class NatsPublisher {
   readonly #clock: Clock;
   readonly #inboxPrefix: string;
   readonly #waiting = new Map<string, Waiting>();
-  #inbox = '';
+  #inbox: Subscription | undefined;
+  #replyPrefix = '';
   #tokens = 0;
   #sweeper: Timer | undefined;
 
@@ -37,7 +38,7 @@ export class NatsPublisher {
     this.#clock = clock;
     this.#inboxPrefix = inboxPrefix ?? '_INBOX';
     link.attach({
-      opened: (connection) => this.#listen(connection),
+      up: (connection) => this.#listen(connection),
       down: (reason) => this.#rejectAll(new BusError('unavailable', reason)),
       refused: (error) => this.#onRefused(error),
     });
@@ -46,9 +47,10 @@ export class NatsPublisher {
   publish(subject: string, headers: MsgHdrs, data: Uint8Array, timeoutMs: number): Promise<PublishAnswer> {
     return new Promise((resolve, reject) => {
       const { connection } = this.#link;
+      if (this.#inbox?.isClosed()) this.#listen(connection); // refused before, maybe not now
       const token = (++this.#tokens).toString(36);
       try {
-        connection.publish(subject, data, { headers, reply: `${this.#inbox}.${token}` });
+        connection.publish(subject, data, { headers, reply: `${this.#replyPrefix}${token}` });
       } catch (error) {
         const code = error instanceof errors.ClosedConnectionError ? 'unavailable' : 'denied';
         return reject(new BusError(code, `publish to ${subject}: ${(error as Error).message}`, { cause: error }));
@@ -59,12 +61,11 @@ export class NatsPublisher {
   }
 
   #listen(connection: NatsConnection): void {
-    this.#inbox = createInbox(this.#inboxPrefix);
-    const prefixLength = this.#inbox.length + 1;
-    connection.subscribe(`${this.#inbox}.*`, {
+    this.#replyPrefix = `${createInbox(this.#inboxPrefix)}.`;
+    this.#inbox = connection.subscribe(`${this.#replyPrefix}*`, {
       callback: (error, message) => {
         if (error) return this.#rejectAll(new BusError('denied', `acknowledgements: ${error.message}`));
-        const token = message.subject.slice(prefixLength);
+        const token = message.subject.slice(this.#replyPrefix.length);
         const waiting = this.#waiting.get(token);
         if (!waiting) return; // too late: timed out already
         this.#waiting.delete(token);

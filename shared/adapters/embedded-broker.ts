@@ -93,6 +93,11 @@ export class EmbeddedBroker {
     return this.#stream(stream).lastMessages(filter);
   }
 
+  /** Everything that the stream keeps, by sequence. @throws BusError `not-found` if there is no such stream. */
+  messages(stream: StreamName): IterableIterator<StoredMessage> {
+    return this.#stream(stream).messages();
+  }
+
   /** The durable consumer, made from its first message on where it does not exist. */
   consumer(spec: ConsumerSpec): EmbeddedConsumer {
     const key = `${spec.stream}/${spec.durable}`;

@@ -48,7 +48,6 @@ export class NatsHistory implements EventHistory {
       const last = messages.at(-1);
       if (last === undefined) return;
       yield messages.map((message) => toStoredMessage(message, stream));
-      if (messages.length < BATCH) return;
       from = { sequence: last.seq + 1 };
     }
   }

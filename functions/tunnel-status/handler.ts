@@ -35,7 +35,7 @@ export const tunnelStatus = defineFunction<TunnelEvent>({
               return { outcome: 'throttled', reason: judgement.reason, notable: true, after: judgement.state };
             }
             if (judgement.kind !== 'candidate') {
-              cache.remember(key, judgement.state);
+              if (!(await cache.note(key, judgement.state))) continue;
               return { outcome: judgement.kind, reason: judgement.reason };
             }
             const outcome = await updateTunnelStatus(judgement, { cache, key, connection, context });
@@ -86,7 +86,7 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
       candidate.state.shown?.value !== ('value' in candidate.event ? candidate.event.value : 'Error');
     const hold = governor.hold(name, context.consumer, isTransition);
     if (hold !== undefined) {
-      cache.remember(key, candidate.state);
+      if (!(await cache.note(key, candidate.state))) return 'conflict';
       return { outcome: hold === 'Shed' ? 'throttled' : 'failed', reason: hold };
     }
 
@@ -96,9 +96,9 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
       const current = await connections.get(connection, { signal });
       const judgement = judgeWrite(candidate, current);
       if (judgement.kind !== 'write' || current === undefined) {
-        cache.remember(key, judgement.state);
         governor.succeeded(name);
-        return judgement.kind === 'write' ? 'conflict' : { outcome: judgement.kind, reason: judgement.reason };
+        if (judgement.kind === 'write' || !(await cache.save(key, judgement.state))) return 'conflict';
+        return { outcome: judgement.kind, reason: judgement.reason };
       }
       const { resourceVersion } = current.metadata;
       await connections.applyTunnel(connection, judgement.entry, { signal, resourceVersion });
@@ -109,8 +109,9 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
     } catch (err) {
       if (!(err instanceof StoreError)) throw err;
       if (err.code === 'conflict') return 'conflict';
-      // The event has been seen; what is shown has not changed, so the next one tries again.
-      cache.remember(key, candidate.state);
+      // The write may have happened all the same, so that this event was seen must be known to every replica;
+      // what is shown is not known, so the next one tries again.
+      await cache.save(key, candidate.state);
       if (err.code === 'not-found') return { outcome: 'orphan', reason: 'NoConnection' };
       governor.failed(name, err.retryAfterMs);
       log.warn({ err, connection: name, interfaceId: candidate.event.interfaceId }, 'tunnel status not written');

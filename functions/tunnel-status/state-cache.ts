@@ -5,7 +5,7 @@ export type Cached = { state: TunnelState | undefined; revision: number };
 
 /**
  * The state of the tunnels of one partition: a copy of the KV bucket, trusted only while no other replica handled
- * an event of the partition. Also holds what is not worth a write: the last sequence of throttled events.
+ * an event of the partition.
  */
 export type PartitionCache = {
   /** Forgets all copies: somebody else may have written. */
@@ -15,8 +15,11 @@ export type PartitionCache = {
   reload(key: string): Promise<Cached>;
   /** Keeps durably. `false`: another replica wrote in between; the copy is dropped. */
   save(key: string, state: TunnelState): Promise<boolean>;
-  /** Keeps in memory only. */
-  remember(key: string, state: TunnelState | undefined): void;
+  /**
+   * Keeps in memory what is not worth a write (the last sequence of throttled events), and durably what fences others:
+   * a newer gateway run. Resolves like {@link save}.
+   */
+  note(key: string, state: TunnelState | undefined): Promise<boolean>;
 };
 
 export function partitionCache(store: StateStore): PartitionCache {
@@ -27,6 +30,16 @@ export function partitionCache(store: StateStore): PartitionCache {
     const fresh: Cached = { state: entry?.value as TunnelState | undefined, revision: entry?.revision ?? 0 };
     copies.set(key, fresh);
     return fresh;
+  }
+
+  async function save(key: string, state: TunnelState): Promise<boolean> {
+    const revision = await store.put(key, state, copies.get(key)?.revision ?? 0);
+    if (revision === undefined) {
+      copies.delete(key);
+      return false;
+    }
+    copies.set(key, { state, revision });
+    return true;
   }
 
   return {
@@ -42,19 +55,13 @@ export function partitionCache(store: StateStore): PartitionCache {
       return copy;
     },
 
-    async save(key, state) {
-      const revision = await store.put(key, state, copies.get(key)?.revision ?? 0);
-      if (revision === undefined) {
-        copies.delete(key);
-        return false;
-      }
-      copies.set(key, { state, revision });
-      return true;
-    },
+    save,
 
-    remember(key, state) {
+    async note(key, state) {
       const copy = copies.get(key);
+      if (state !== undefined && state.gatewayEpoch !== copy?.state?.gatewayEpoch) return save(key, state);
       if (copy !== undefined) copy.state = state;
+      return true;
     },
   };
 }

@@ -1,16 +1,23 @@
-import { defineConfig } from 'vitest/config';
+import { configDefaults, defineConfig } from 'vitest/config';
 
-/** Bounds, not expectations: a machine under load is slow, a test that hangs must end all the same. */
 const SECOND_MS = 1_000;
+/** `simulation` runs hundreds of simulated worlds; `contract` and `system` start real servers, namespaces and programs. */
+const LONG = ['simulation', 'contract', 'system'];
 
-function project(name: string, order: number, timeoutMs: number, folders: readonly string[], maxWorkers?: number) {
+type Shape = {
+  readonly include: readonly string[];
+  readonly exclude?: readonly string[];
+  readonly maxWorkers?: number;
+};
+
+/** @param timeoutMs - a bound, not an expectation: a machine under load is slow, and what hangs must end all the same */
+function project(name: string, groupOrder: number, timeoutMs: number, shape: Shape) {
+  const { include, exclude = [], maxWorkers } = shape;
   return {
     test: {
-      name,
-      include: folders.map((folder) => `test/${folder}/**/*.test.ts`),
-      testTimeout: timeoutMs,
-      hookTimeout: timeoutMs,
-      sequence: { groupOrder: order },
+      ...{ name, testTimeout: timeoutMs, hookTimeout: timeoutMs, sequence: { groupOrder } },
+      include: include.map((folder) => `test/${folder}/**/*.test.ts`),
+      exclude: [...configDefaults.exclude, ...exclude.map((folder) => `test/${folder}/**`)],
       ...(maxWorkers !== undefined && { maxWorkers }),
     },
   };
@@ -20,10 +27,10 @@ function project(name: string, order: number, timeoutMs: number, folders: readon
 export default defineConfig({
   test: {
     projects: [
-      project('unit', 0, 10 * SECOND_MS, ['domain', 'functions', 'cli', 'adapters', 'runtime', 'lab']),
-      project('simulation', 1, 120 * SECOND_MS, ['simulation']),
-      project('contract', 2, 60 * SECOND_MS, ['contract'], 1),
-      project('system', 3, 180 * SECOND_MS, ['system'], 1),
+      project('unit', 0, 20 * SECOND_MS, { include: ['*'], exclude: LONG }),
+      project('simulation', 1, 180 * SECOND_MS, { include: ['simulation'] }),
+      project('contract', 2, 60 * SECOND_MS, { include: ['contract'], maxWorkers: 1 }),
+      project('system', 3, 180 * SECOND_MS, { include: ['system'], maxWorkers: 1 }),
     ],
   },
 });

@@ -11,7 +11,9 @@ import { Summary } from './support/summary.ts';
 
 const root = join(import.meta.dirname, '..');
 const { filter, options } = parseCLI(['vitest', 'run', ...process.argv.slice(2)]);
-const wantsServers = ![options.project ?? []].flat().includes('unit');
+const withoutServers = ['unit', 'simulation'];
+const projects = [options.project ?? []].flat();
+const wantsServers = projects.length === 0 || projects.some((name) => !withoutServers.includes(name));
 
 if (wantsServers && !(await buildServers())) {
   say('Real servers are missing (see above): suites that need them are left out, or fail where CI is set.');

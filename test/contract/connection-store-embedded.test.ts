@@ -1,12 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { EmbeddedChangeFeed } from '../../shared/adapters/embedded-change-feed.ts';
 import { EmbeddedConnectionStore } from '../../shared/adapters/embedded-connection-store.ts';
 import { EmbeddedKubernetes } from '../../shared/adapters/embedded-kubernetes.ts';
-import { REMOTE_CLUSTER_ID_LABEL } from '../../shared/domain/connection.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { embeddedCluster } from './clusters-under-test.ts';
 import {
   aggregate,
-  type ClusterUnderTest,
   codeOf,
   connected,
   describeConnectionStore,
@@ -18,33 +16,8 @@ function newKubernetes(clock = new VirtualClock()): EmbeddedKubernetes {
   return new EmbeddedKubernetes({ clock, newUid: () => `uid-${++uids}` });
 }
 
-function underTest(kubernetes: EmbeddedKubernetes): ClusterUnderTest {
-  let namespaces = 0;
-  return {
-    store: () => new EmbeddedConnectionStore(kubernetes),
-    feed: (watched) => new EmbeddedChangeFeed(kubernetes, watched && { namespaces: watched }),
-    namespace: async () => `namespace-${++namespaces}`,
-    foreignPut: async (ref, manager, edit) => void kubernetes.foreignPut(ref, manager, edit),
-    foreignApply: async (ref, manager, entry) =>
-      void kubernetes.editStatus(ref, (owned, time) => owned.apply(manager, { tunnels: [entry] }, time)),
-    foreignReplace: async (desired) => void kubernetes.replace(desired),
-    deleteConnection: async (ref) => void kubernetes.deleteConnection(ref),
-    createPublicKey: async (ref, remoteClusterId) =>
-      void kubernetes.putPublicKey({
-        metadata: { ...ref, labels: { [REMOTE_CLUSTER_ID_LABEL]: remoteClusterId } },
-        spec: { publicKey: Buffer.alloc(32, 7).toString('base64') },
-      }),
-    deletePublicKey: async (ref) => void kubernetes.deletePublicKey(ref),
-    whileBlind: async (during) => {
-      kubernetes.cutFeeds('cut by the test');
-      await during();
-      kubernetes.restoreFeeds();
-    },
-  };
-}
-
 describe('embedded connection store', () => {
-  const cluster = underTest(newKubernetes());
+  const cluster = embeddedCluster(newKubernetes());
   describeConnectionStore(() => cluster);
 
   test('gives the same objects for the same calls', async () => {

@@ -1,66 +1,8 @@
 import { afterAll, beforeAll } from 'vitest';
-import { KubernetesChangeFeed } from '../../shared/adapters/kubernetes-change-feed.ts';
-import type { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
-import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-connection-store.ts';
-import { systemClock as clock } from '../../shared/adapters/system-clock.ts';
-import type { Connection, ConnectionRef } from '../../shared/domain/connection.ts';
-import { CONNECTION_API_VERSION, REMOTE_CLUSTER_ID_LABEL } from '../../shared/domain/connection.ts';
 import { KubernetesUnderTest } from '../support/kubernetes.ts';
 import { describeReal } from '../support/real-parts.ts';
-import type { TcpProxy } from '../support/tcp-proxy.ts';
+import { realCluster } from './clusters-under-test.ts';
 import { type ClusterUnderTest, describeConnectionStore } from './connection-store.contract.ts';
-
-const timing = { windowMs: 5_000, graceMs: 2_000, backOffMs: 20, maxBackOffMs: 200 };
-const base = `/apis/${CONNECTION_API_VERSION}/namespaces`;
-
-/** `admin` does what others do; ours goes through a relay that can be cut. */
-function underTest(kubernetes: KubernetesUnderTest, ours: KubernetesClient, relay: TcpProxy): ClusterUnderTest {
-  const { admin } = kubernetes;
-  const pathOf = ({ namespace, name }: ConnectionRef) => `${base}/${namespace}/connections/${name}`;
-  const read = async (ref: ConnectionRef) =>
-    (await admin.call<Connection>({ method: 'GET', path: pathOf(ref) })).body as Connection & { apiVersion: string };
-  return {
-    store: () => new KubernetesConnectionStore(admin),
-    feed: (watched) =>
-      new KubernetesChangeFeed(ours, { clock, random: Math.random, timing, ...(watched && { namespaces: watched }) }),
-    namespace: () => kubernetes.namespace(),
-    foreignPut: async (ref, manager, edit) => {
-      const live = await read(ref);
-      const body = { ...live, status: edit(live.status ?? {}) };
-      await admin.call({ method: 'PUT', path: `${pathOf(ref)}/status`, query: { fieldManager: manager }, body });
-    },
-    foreignApply: async (ref, manager, entry) => {
-      const body = {
-        apiVersion: CONNECTION_API_VERSION,
-        kind: 'Connection',
-        metadata: ref,
-        status: { tunnels: [entry] },
-      };
-      const query = { fieldManager: manager, force: true };
-      const contentType = 'application/apply-patch+yaml';
-      await admin.call({ method: 'PATCH', path: `${pathOf(ref)}/status`, query, contentType, body });
-    },
-    foreignReplace: async ({ metadata, spec }) => {
-      const live = await read(metadata);
-      const body = { ...live, metadata: { ...live.metadata, ...metadata }, spec };
-      await admin.call({ method: 'PUT', path: pathOf(metadata), body });
-    },
-    deleteConnection: async (ref) => void (await admin.call({ method: 'DELETE', path: pathOf(ref) })),
-    createPublicKey: async ({ namespace, name }, remoteClusterId) => {
-      const metadata = { namespace, name, labels: { [REMOTE_CLUSTER_ID_LABEL]: remoteClusterId } };
-      const spec = { publicKey: Buffer.alloc(32, 7).toString('base64') };
-      const body = { apiVersion: CONNECTION_API_VERSION, kind: 'PublicKey', metadata, spec };
-      await admin.call({ method: 'POST', path: `${base}/${namespace}/publickeies`, body });
-    },
-    deletePublicKey: async ({ namespace, name }) =>
-      void (await admin.call({ method: 'DELETE', path: `${base}/${namespace}/publickeies/${name}` })),
-    whileBlind: async (during) => {
-      relay.cut();
-      await during();
-      relay.heal();
-    },
-  };
-}
 
 await describeReal('Kubernetes connection store', ['kube-apiserver', 'etcd'], () => {
   let cluster: ClusterUnderTest;
@@ -69,7 +11,7 @@ await describeReal('Kubernetes connection store', ['kube-apiserver', 'etcd'], ()
   beforeAll(async () => {
     const kubernetes = cleanUp.use(await KubernetesUnderTest.start());
     const { relay, server } = await kubernetes.relay();
-    cluster = underTest(kubernetes, await kubernetes.client({ server }), relay);
+    cluster = realCluster(kubernetes, await kubernetes.client({ server }), relay);
   }, 120_000);
 
   afterAll(() => cleanUp.disposeAsync(), 60_000);

@@ -3,6 +3,8 @@ import { jetstreamManager } from '@nats-io/jetstream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { NatsBus } from '../../shared/adapters/nats-bus.ts';
 import { setupBus } from '../../shared/adapters/nats-setup.ts';
+import { NatsStateStore } from '../../shared/adapters/nats-state-store.ts';
+import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { type BusMessage, encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import { decisionSubject } from '../../shared/domain/subjects.ts';
 import type { ConsumerSpec } from '../../shared/domain/topology.ts';
@@ -132,6 +134,59 @@ await describeReal('NATS when things break', ['nats-server'], () => {
       await harness.server.restart();
       await publishSurely(early, 1);
       await eventually(() => handled.includes(1), 'the event');
+    });
+
+    test('tells the live feed and keeps state again after the server was away', async () => {
+      const state = new NatsStateStore(bus.link);
+      const copies: string[] = [];
+      bus.subscribe('live.decisions.>', ({ headers }) => copies.push(headers['ce-id'] ?? ''), stop.signal);
+      await state.put('key', 1);
+      await harness.server.stop();
+      await eventually(() => !bus.health().connected, 'the loss to be noticed');
+      await expect(state.get('key')).rejects.toMatchObject({ code: 'unavailable' });
+      await expect(state.put('key', 2)).rejects.toMatchObject({ code: 'unavailable' });
+      await harness.server.restart();
+      await eventually(() => bus.health().connected, 'the connection');
+      expect((await state.get('key'))?.value).toBe(1);
+      await publishSurely(bus, 1);
+      await eventually(() => copies.includes('event-1'), 'the copy');
+    });
+
+    test('settles after a reconnect what was handled while the server was away', async () => {
+      let finish: (() => void) | undefined;
+      const deliveries: number[] = [];
+      const handle = (delivery: Delivery) => {
+        deliveries.push(delivery.deliveryCount);
+        return new Promise<Settlement>((resolve) => (finish = () => resolve(ACK)));
+      };
+      consuming.push(bus.consume({ ...SPEC, ackWaitMs: 3_000 }, handle, stop.signal));
+      await publishSurely(bus, 1);
+      await eventually(() => finish !== undefined, 'the event in work');
+      await harness.server.stop();
+      finish?.();
+      await harness.server.restart();
+      const { consumers } = await jetstreamManager(await bus.link.whenUp());
+      await eventually(
+        async () => (await consumers.info(SPEC.stream, SPEC.durable)).num_ack_pending === 0,
+        'the ack to arrive',
+      );
+      expect(deliveries).toEqual([1]);
+    });
+
+    test('of slots that slow handlers hold, none is pulled for (C22)', async () => {
+      const spec = { ...SPEC, maxAckPending: 4, ackWaitMs: 500 };
+      const counts: number[] = [];
+      const handle = async (delivery: Delivery) => {
+        counts.push(delivery.deliveryCount);
+        handled.push(numberOf(delivery));
+        await systemClock.sleep(700); // longer than the ack wait
+        return ACK;
+      };
+      consuming.push(bus.consume(spec, handle, stop.signal));
+      for (let n = 0; n < 16; n++) await publishSurely(bus, n);
+      await eventually(() => handled.length >= 16, 'all events');
+      expect(counts).toEqual(Array.from({ length: 16 }, () => 1));
+      expect([...handled].sort((a, b) => a - b)).toEqual(Array.from({ length: 16 }, (_, n) => n));
     });
 
     test('closes and ends its consumers while the server is away', async () => {

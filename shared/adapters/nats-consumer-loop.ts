@@ -62,7 +62,10 @@ export class NatsConsumerLoop {
   #sequenceOffset = 0;
   #hasDelivered = false;
   #lastSettled: LastSettled | undefined;
+  #isTroubled = false;
   #isStopping = false;
+  /** The server sends nothing more. */
+  #isDrained = false;
 
   constructor(options: ConsumerLoopOptions) {
     this.#options = options;
@@ -131,6 +134,7 @@ export class NatsConsumerLoop {
   }
 
   #fail(reason: string): void {
+    this.#isTroubled = true;
     this.#link.setProblem(this.#problem, reason);
     void this.#recover(reason);
   }
@@ -214,6 +218,7 @@ export class NatsConsumerLoop {
   async #recover(reason: string): Promise<void> {
     if (this.#recovering || this.#isStopping) return;
     this.#recovering = true;
+    this.#isTroubled = true;
     this.#forgetPulls();
     this.#breakContinuity();
     const { clock, log, spec } = this.#options;
@@ -223,7 +228,7 @@ export class NatsConsumerLoop {
     let trouble: string | undefined;
     if (this.#link.isUp && !this.#isStopping) {
       if (this.#subscription?.isClosed()) this.#listen(this.#link.connection); // refused before, maybe not now
-      trouble = await recoverConsumer(this.#link.connection, spec, this.#lastSettled).catch(
+      trouble = await recoverConsumer(this.#link.connection, spec, this.#position()).catch(
         (error: Error) => `${this.#problem}: ${error.message}`,
       );
     }
@@ -232,22 +237,34 @@ export class NatsConsumerLoop {
     else this.#fail(trouble);
   }
 
+  /** Everything up to here is settled, as far as this process knows. */
+  #position(): LastSettled | undefined {
+    const last = this.#lastSettled;
+    return (
+      last && { ...last, streamSequence: Math.min(last.streamSequence, ...this.#replies.keys().map((n) => n - 1)) }
+    );
+  }
+
   async #stop(): Promise<void> {
     this.#isStopping = true;
     this.#forgetPulls();
     // Once the server has seen the unsubscription it sends nothing more; what was on its way is handed back.
-    if (this.#link.isUp) await this.#subscription?.drain().catch(() => {});
-    else this.#subscription?.unsubscribe();
+    if (this.#link.isUp) {
+      await Promise.race([this.#subscription?.drain().catch(() => {}), this.#link.connection.closed()]);
+    }
+    this.#isDrained = true;
     this.#endIfIdle();
   }
 
   #endIfIdle(): void {
-    if (this.#inWork.size > 0) return;
+    if (this.#inWork.size > 0 || !this.#isDrained) return;
     this.#inWork.stop();
     this.#end.resolve();
   }
 
   #markHealthy(): void {
+    if (!this.#isTroubled) return;
+    this.#isTroubled = false;
     this.#backoffMs = FIRST_BACKOFF_MS;
     this.#link.setProblem(this.#problem, undefined);
   }

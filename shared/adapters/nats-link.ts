@@ -112,7 +112,7 @@ export class NatsLink {
     const health = this.health();
     if (wasConnected === health.connected) return;
     if (health.connected) this.#log.info({}, 'bus connected');
-    else this.#log.warn({ reason: health.reason }, 'bus not connected');
+    else if (!this.#closing.signal.aborted) this.#log.warn({ reason: health.reason }, 'bus not connected');
     for (const listener of this.#healthListeners) listener(health);
   }
 

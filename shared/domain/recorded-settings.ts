@@ -1,0 +1,62 @@
+import { OBSERVATION_TYPE, type Observation, type TunnelEvent } from './observation.ts';
+import type { RecordedMessage } from './recorded-message.ts';
+import type { VerdictSettings } from './rejudge.ts';
+
+/** Send times this far from a whole millisecond grid are measured well enough. */
+const MAX_SAMPLES = 2_000;
+
+type Tunnel = { gatewayEpoch: number; sequence: number; askedAtMs: number; heardAtMs: number; isDown: boolean };
+
+/**
+ * Reads off the observations how often gateways asked and after how many intervals without a PONG they said `down`,
+ * for a window that does not tell its settings.
+ */
+export class SettingsEstimate {
+  readonly #tunnels = new Map<string, Tunnel>();
+  readonly #intervalsMs: number[] = [];
+  readonly #windowsMs: number[] = [];
+
+  /** Whether more observations would tell more. */
+  get isComplete(): boolean {
+    return this.#intervalsMs.length >= MAX_SAMPLES && this.#windowsMs.length > 0;
+  }
+
+  take({ event }: RecordedMessage): void {
+    const data = event?.type === OBSERVATION_TYPE ? (event.data as Partial<TunnelEvent> | null) : undefined;
+    if (!data || !('sequence' in data) || typeof data.monotonicMs !== 'number') return;
+    const observation = data as Observation;
+    const key = `${observation.namespace}/${observation.connection}/${observation.interfaceId}`;
+    const before = this.#tunnels.get(key);
+    const sameRun = before?.gatewayEpoch === observation.gatewayEpoch ? before : undefined;
+    if (sameRun !== undefined && observation.sequence <= sameRun.sequence) return;
+    this.#tunnels.set(key, this.#next(sameRun, observation));
+  }
+
+  read(): Partial<VerdictSettings> {
+    const intervalMs = median(this.#intervalsMs);
+    if (intervalMs === undefined) return {};
+    const windowMs = median(this.#windowsMs);
+    if (windowMs === undefined) return { intervalMs };
+    return { intervalMs, lossThreshold: Math.max(1, Math.round(windowMs / intervalMs)) };
+  }
+
+  #next(before: Tunnel | undefined, { kind, sequence, gatewayEpoch, monotonicMs, rttNs = 0 }: Observation): Tunnel {
+    const isPong = kind === 'pong';
+    const askedAtMs = isPong ? monotonicMs - rttNs / 1e6 : Number.NaN;
+    const follows = before !== undefined && sequence === before.sequence + 1 && !before.isDown;
+    if (follows && this.#intervalsMs.length < MAX_SAMPLES) {
+      const intervalMs = Math.round(askedAtMs - before.askedAtMs);
+      if (intervalMs > 0) this.#intervalsMs.push(intervalMs);
+    }
+    const isDown = kind === 'down';
+    if (isDown && before !== undefined && !before.isDown && before.heardAtMs > 0) {
+      this.#windowsMs.push(monotonicMs - before.heardAtMs);
+    }
+    const heardAtMs = isPong ? monotonicMs : (before?.heardAtMs ?? 0);
+    return { gatewayEpoch, sequence, askedAtMs, heardAtMs, isDown };
+  }
+}
+
+function median(values: readonly number[]): number | undefined {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
+}

@@ -1,0 +1,90 @@
+{{- /* Names and labels. Every name starts with the release's, so that two releases do not meet. */ -}}
+{{- define "wg-keepalive.fullname" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-{{ .Chart.Name }}{{ end }}
+{{- end }}
+
+{{- define "wg-keepalive.labels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "wg-keepalive.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* Nothing that any part of this needs is more than this: the profile "restricted" of Pod Security. */ -}}
+{{- define "wg-keepalive.containerSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+readOnlyRootFilesystem: true
+allowPrivilegeEscalation: false
+capabilities: { drop: [ALL] }
+seccompProfile: { type: RuntimeDefault }
+{{- end }}
+
+{{- /* Flags by which a part finds NATS, and the files that they name. */ -}}
+{{- define "wg-keepalive.natsFlags" -}}
+- --nats-url={{ .Values.nats.url }}
+{{- if .Values.nats.credentials.enabled }}
+- --nats-credentials=/etc/wg-keepalive/nats/seed
+{{- end }}
+{{- if .Values.nats.tls.caSecret }}
+- --nats-ca=/etc/wg-keepalive/nats-ca/ca.crt
+{{- end }}
+{{- if .Values.nats.tls.clientSecret }}
+- --nats-cert=/etc/wg-keepalive/nats-client/tls.crt
+- --nats-key=/etc/wg-keepalive/nats-client/tls.key
+{{- end }}
+{{- end }}
+
+{{- define "wg-keepalive.natsMounts" -}}
+{{- if .Values.nats.credentials.enabled }}
+- { name: nats, mountPath: /etc/wg-keepalive/nats, readOnly: true }
+{{- end }}
+{{- if .Values.nats.tls.caSecret }}
+- { name: nats-ca, mountPath: /etc/wg-keepalive/nats-ca, readOnly: true }
+{{- end }}
+{{- if .Values.nats.tls.clientSecret }}
+- { name: nats-client, mountPath: /etc/wg-keepalive/nats-client, readOnly: true }
+{{- end }}
+{{- end }}
+
+{{- /* Takes a dict of "root" and "user", the name of the NATS user. */ -}}
+{{- define "wg-keepalive.natsVolumes" -}}
+{{- with .root.Values.nats }}
+{{- if .credentials.enabled }}
+- { name: nats, secret: { secretName: {{ .credentials.secretPrefix }}{{ $.user }}, defaultMode: 288 } }
+{{- end }}
+{{- if .tls.caSecret }}
+- { name: nats-ca, secret: { secretName: {{ .tls.caSecret }}, defaultMode: 288 } }
+{{- end }}
+{{- if .tls.clientSecret }}
+- { name: nats-client, secret: { secretName: {{ .tls.clientSecret }}, defaultMode: 288 } }
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* What pods of ours have in common. Files of Secrets belong to the group that the containers run as. */ -}}
+{{- define "wg-keepalive.podCommon" -}}
+automountServiceAccountToken: true
+enableServiceLinks: false
+securityContext: { fsGroup: 65532 }
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{ toJson . }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{ toJson . }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,206 @@
+import { realpath } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CATALOG } from '../../functions/catalog.ts';
+import { usersOf } from '../../infra/nats/make-users.ts';
+import { parseOptions } from '../../shared/cli/parse-options.ts';
+import { busUserName } from '../../shared/domain/bus-user.ts';
+import {
+  applyObject,
+  chartFolder,
+  EVERYTHING,
+  helm,
+  type KubernetesObject,
+  NAMESPACE,
+  podOf,
+  renderChart,
+} from '../support/chart.ts';
+import { eventually } from '../support/eventually.ts';
+import { foreignCrds } from '../support/foreign-crds.ts';
+import { crdFolder, KubernetesUnderTest } from '../support/kubernetes.ts';
+import { describeReal } from '../support/real-parts.ts';
+
+const FUNCTIONS = CATALOG.map(({ manifest }) => manifest.name).sort();
+
+const VALUES = {
+  defaults: {},
+  'everything switched on': EVERYTHING,
+  'two namespaces and no NATS credentials': {
+    watchNamespaces: ['tenant-a', 'tenant-b'],
+    nats: { url: 'tls://nats-0:4222,tls://nats-1:4222', credentials: { enabled: false } },
+  },
+  'one replica, an image by digest, placed': {
+    functions: { 'tunnel-status': { replicas: 1, resources: { requests: { cpu: '1' } } } },
+    image: { repository: 'example/wg-keepalive', digest: `sha256:${'0'.repeat(64)}` },
+    imagePullSecrets: [{ name: 'pull' }],
+    nodeSelector: { 'kubernetes.io/os': 'linux' },
+    tolerations: [{ key: 'infra', operator: 'Exists' }],
+    priorityClassName: 'system-cluster-critical',
+    setup: { enabled: false },
+    podDisruptionBudgets: { enabled: false },
+    networkPolicies: { enabled: false },
+  },
+};
+
+await describeReal('the chart', ['helm'], () => {
+  it('passes helm lint, strictly', async () => {
+    expect(await helm(['lint', '--strict', chartFolder])).toContain('0 chart(s) failed');
+  });
+
+  it('brings the CRDs of infra/crds, the files themselves', async () => {
+    expect(await realpath(`${chartFolder}/crds`)).toBe(await realpath(crdFolder));
+    const crds = (await renderChart({}, '--include-crds')).filter(({ kind }) => kind === 'CustomResourceDefinition');
+    expect(crds.map(({ metadata }) => metadata.name)).toEqual([
+      'connections.networking.liqo.io',
+      'publickeies.networking.liqo.io',
+    ]);
+  });
+
+  it('deploys every function of the catalog, with an account, and the NATS user, of its own', async () => {
+    const objects = await renderChart();
+    const deployments = objects.filter(({ kind }) => kind === 'Deployment');
+    const found = deployments.map((deployment) => {
+      const pod = podOf(deployment);
+      const [secret] = pod?.volumes?.flatMap((volume) => volume.secret?.secretName ?? []) ?? [];
+      return { name: deployment.metadata.name, account: pod?.serviceAccountName, secret };
+    });
+    expect(found).toEqual(
+      FUNCTIONS.map((name) => ({
+        name: `wg-wg-keepalive-${name}`,
+        account: `wg-wg-keepalive-${name}`,
+        secret: `wg-keepalive-nats-function.${name}`,
+      })),
+    );
+    const users = usersOf([]).map(busUserName);
+    for (const { secret } of found) expect(users).toContain(secret?.replace('wg-keepalive-nats-', ''));
+  });
+
+  it('gives each process flags that it takes, with the values of the chart', async () => {
+    const objects = await renderChart({
+      ...EVERYTHING,
+      watchNamespaces: ['tenant-a'],
+      gatewaySilentAfter: '1m',
+      ping: { interval: '500ms', updateStatusInterval: '3s' },
+    });
+    const args = objects.flatMap((object) => podOf(object)?.containers.map((container) => container.args) ?? []);
+    expect(args.map(([command]) => command).sort()).toEqual([...FUNCTIONS.map(() => 'function'), 'setup']);
+    for (const [command, ...flags] of args) {
+      if (command === 'setup') expect(parseOptions('setup', flags, {}).options.natsReplicas).toBe(1);
+      else {
+        expect(parseOptions('function', flags, {}).options).toMatchObject({
+          pingUpdateStatusIntervalMs: 3_000,
+          gatewaySilentAfterMs: 60_000,
+          watchNamespaces: ['tenant-a'],
+          natsCredentialsFile: '/etc/wg-keepalive/nats/seed',
+          natsCaFile: '/etc/wg-keepalive/nats-ca/ca.crt',
+          natsKeyFile: '/etc/wg-keepalive/nats-client/tls.key',
+        });
+      }
+    }
+  });
+
+  it('scales each function on exactly the consumers that it has, and leaves their replicas to KEDA', async () => {
+    const objects = await renderChart(EVERYTHING);
+    const triggers = objects
+      .filter(({ kind }) => kind === 'ScaledObject')
+      .flatMap(({ metadata, spec }) =>
+        (spec as { triggers: { metadata: { stream: string; consumer: string } }[] }).triggers.map(
+          (trigger) => `${metadata.name} ${trigger.metadata.stream} ${trigger.metadata.consumer}`,
+        ),
+      );
+    const consumers = CATALOG.flatMap(({ manifest }) =>
+      'consumers' in manifest
+        ? manifest.consumers.map(({ stream, durable }) => `wg-wg-keepalive-${manifest.name} ${stream} ${durable}`)
+        : [],
+    );
+    expect(triggers.sort()).toEqual(consumers.sort());
+    const fixed = objects.filter(({ kind, spec }) => kind === 'Deployment' && 'replicas' in (spec as object));
+    expect(fixed.map(({ metadata }) => metadata.name)).toEqual(['wg-wg-keepalive-connection-watch']);
+  });
+
+  it.each([
+    [{ functions: { 'tunel-status': { replicas: 1 } } }, /tunel-status/],
+    [{ ping: { interval: 'soon' } }, /interval/],
+    [{ nats: { url: 'nats://user:secret@nats:4222' } }, /url/],
+    [{ replicas: 3 }, /replicas/],
+    [{ gatewayTemplates: { enabled: true } }, /gatewayTemplates\.liqoImages\.\w+: the image of Liqo's/],
+  ])('refuses %j and says what is wrong', async (values, message) => {
+    await expect(renderChart(values)).rejects.toThrow(message);
+  });
+
+  it('looks at /readyz and /healthz of the functions on the port that they serve', async () => {
+    const deployments = (await renderChart()).filter(({ kind }) => kind === 'Deployment');
+    for (const deployment of deployments) {
+      expect(podOf(deployment)?.containers).toMatchObject([
+        {
+          ports: [{ name: 'metrics', containerPort: 8089 }],
+          readinessProbe: { httpGet: { path: '/readyz', port: 'metrics' } },
+          livenessProbe: { httpGet: { path: '/healthz', port: 'metrics' } },
+        },
+      ]);
+    }
+  });
+});
+
+await describeReal('the chart, applied', ['helm', 'etcd', 'kube-apiserver'], () => {
+  let kubernetes: KubernetesUnderTest;
+  const admin = () => kubernetes.admin;
+
+  beforeAll(async () => {
+    kubernetes = await KubernetesUnderTest.start();
+    for (const name of [NAMESPACE, 'tenant-a', 'tenant-b']) {
+      // Pods of this namespace must not need more than the profile "restricted" of Pod Security gives.
+      const labels = { 'pod-security.kubernetes.io/enforce': 'restricted' };
+      await applyObject(admin(), { apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels } });
+    }
+    for (const crd of foreignCrds) await applyObject(admin(), crd);
+    for (const crd of foreignCrds) {
+      const { group, names, versions } = crd.spec as {
+        group: string;
+        names: { plural: string };
+        versions: { name: string }[];
+      };
+      const path = `/apis/${group}/${versions[0]?.name}/${names.plural}`;
+      const isServed = () =>
+        admin()
+          .call({ method: 'GET', path })
+          .then(
+            () => true,
+            () => false,
+          );
+      await eventually(isServed, `${names.plural} served`);
+    }
+  });
+  afterAll(() => kubernetes[Symbol.asyncDispose]());
+
+  describe.each(Object.entries(VALUES))('with %s', (_name, values) => {
+    it('is taken by the API server, object by object', async () => {
+      const objects = await renderChart(values);
+      expect(objects.length).toBeGreaterThan(15);
+      for (const object of objects) {
+        await applyObject(admin(), object, { dryRun: true }).catch((cause) => {
+          throw new Error(`${object.kind} ${object.metadata.name}: ${cause.message}`, { cause });
+        });
+      }
+    });
+
+    it('makes pods that "restricted" Pod Security admits', async () => {
+      for (const object of await renderChart(values)) {
+        const spec = podOf(object);
+        if (spec === undefined) continue;
+        // No controller runs here that would make the account a pod needs.
+        const { serviceAccountName: _, ...bare } = spec;
+        const pod: KubernetesObject = {
+          ...{ apiVersion: 'v1', kind: 'Pod', spec: bare },
+          metadata: { name: object.metadata.name, namespace: NAMESPACE },
+        };
+        await applyObject(admin(), pod, { dryRun: true });
+      }
+    });
+  });
+
+  it('is held to Pod Security: a pod that may be root is not admitted', async () => {
+    const spec = { containers: [{ name: 'root', image: 'x' }] };
+    const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'root', namespace: NAMESPACE }, spec };
+    await expect(applyObject(admin(), pod, { dryRun: true })).rejects.toThrow(/violates PodSecurity "restricted/);
+  });
+});

@@ -1,6 +1,6 @@
 import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { KubernetesChangeFeed } from '../../shared/adapters/kubernetes-change-feed.ts';
 import type { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
@@ -185,7 +185,7 @@ type AuditEvent = {
   objectRef: { subresource?: string };
   responseStatus: { code: number };
   requestObject?: unknown;
-  userAgent: string;
+  user: { username: string };
 };
 
 await describeReal('Kubernetes: writes and watches', ['kube-apiserver', 'etcd'], () => {
@@ -202,6 +202,12 @@ await describeReal('Kubernetes: writes and watches', ['kube-apiserver', 'etcd'],
       ...{ clock, random: Math.random, namespaces: [namespace], timing: { ...timing, ...overrides } },
     });
 
+  async function auditOf(namespace: string): Promise<AuditEvent[]> {
+    const lines = (await readFile(kubernetes.api.auditLogFile ?? '', 'utf8')).trim().split('\n');
+    const events = lines.map((line) => JSON.parse(line) as AuditEvent);
+    return events.filter(({ requestURI }) => requestURI.includes(`/${namespace}/`));
+  }
+
   test('C14: every status write is an apply on /status by the manager of its fields', async () => {
     const namespace = await kubernetes.namespace();
     const codes: number[] = [];
@@ -214,10 +220,7 @@ await describeReal('Kubernetes: writes and watches', ['kube-apiserver', 'etcd'],
     await store.removeTunnel(ref, 'liqo-tunnel1');
     await codeOf(store.applyAggregate(ref, aggregate, { resourceVersion: '1' }));
 
-    const lines = (await readFile(kubernetes.api.auditLogFile ?? '', 'utf8')).trim().split('\n');
-    const writes = lines
-      .map((line) => JSON.parse(line) as AuditEvent)
-      .filter(({ verb, requestURI }) => requestURI.includes(`/${namespace}/`) && verb !== 'get' && verb !== 'watch');
+    const writes = (await auditOf(namespace)).filter(({ verb }) => verb !== 'get');
     const path = `/apis/networking.liqo.io/v1beta1/namespaces/${namespace}/connections`;
     const apply = (manager: string) => `patch ${path}/gw-alpha/status?fieldManager=${manager}&force=true`;
     expect(writes.map(({ verb, requestURI }) => `${verb} ${requestURI}`)).toEqual([
@@ -243,21 +246,49 @@ await describeReal('Kubernetes: writes and watches', ['kube-apiserver', 'etcd'],
     expect(JSON.stringify(writes[4]?.requestObject)).not.toContain('status');
   });
 
-  test('a rejected token is read anew, and writes go on', async () => {
+  test('C18: writes go on when the token file has another token and the old one is revoked', LONG, async () => {
+    const namespace = await kubernetes.namespace();
     const tokenFile = join(kubernetes.folder, 'token');
-    await writeFile(tokenFile, kubernetes.api.tokenOf('admin'));
-    const client = await kubernetes.client({ user: { tokenFile } });
-    const store = new KubernetesConnectionStore(client);
-    const { connection } = await store.ensure(desiredConnection(await kubernetes.namespace()));
+    const token = await tokenOfNewAccount(namespace, 'before');
+    const witness = new KubernetesConnectionStore(await kubernetes.client({ user: { token } }));
+    await writeFile(tokenFile, token);
+    const store = new KubernetesConnectionStore(await kubernetes.client({ user: { tokenFile } }));
+    const ref = (await store.ensure(desiredConnection(namespace))).connection.metadata;
+    await store.applyTunnel(ref, connected('liqo-tunnel', '1ms'));
 
-    await writeFile(tokenFile, 'revoked');
-    const rotated = await kubernetes.client({ user: { tokenFile } });
-    expect(await codeOf(new KubernetesConnectionStore(rotated).get(connection.metadata))).toBe('forbidden');
-    await writeFile(tokenFile, kubernetes.api.tokenOf('admin'));
+    await writeFile(tokenFile, await tokenOfNewAccount(namespace, 'after'));
+    await kubernetes.admin.call({ method: 'DELETE', path: `/api/v1/namespaces/${namespace}/serviceaccounts/before` });
+    // The API server trusts a token that it knows for ten seconds more.
+    for (let round = 2; (await codeOf(witness.get(ref))) !== 'forbidden'; round++) {
+      await store.applyTunnel(ref, connected('liqo-tunnel', `${round}ms`));
+      await clock.sleep(100);
+    }
+    const { status } = await store.applyTunnel(ref, connected('liqo-tunnel', '999ms'));
 
-    expect(await new KubernetesConnectionStore(rotated).get(connection.metadata)).toEqual(connection);
-    expect((await store.applyTunnel(connection.metadata, connected('liqo-tunnel'))).status?.tunnels).toHaveLength(1);
+    expect(status?.tunnels).toEqual([connected('liqo-tunnel', '999ms')]);
+    const writers = (await auditOf(namespace)).filter(({ verb }) => verb === 'patch').map(({ user }) => user.username);
+    const accounts = ['before', 'after'].map((name) => `system:serviceaccount:${namespace}:${name}`);
+    expect([...new Set(writers)]).toEqual(accounts);
   });
+
+  /** A ServiceAccount that may do everything, and a token of it. */
+  async function tokenOfNewAccount(namespace: string, name: string): Promise<string> {
+    const { admin } = kubernetes;
+    const accounts = `/api/v1/namespaces/${namespace}/serviceaccounts`;
+    const bindings = '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings';
+    const roleRef = { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'cluster-admin' };
+    const subjects = [{ kind: 'ServiceAccount', namespace, name }];
+    const binding = { metadata: { name: `${namespace}-${name}` }, roleRef, subjects };
+    await admin.call({ method: 'POST', path: accounts, body: { metadata: { name } } });
+    await admin.call({ method: 'POST', path: bindings, body: binding });
+    const body = { spec: { expirationSeconds: 600 } };
+    const answer = await admin.call<{ status: { token: string } }>({
+      method: 'POST',
+      path: `${accounts}/${name}/token`,
+      body,
+    });
+    return answer.body.status.token;
+  }
 
   test('C19: fifty watches that are cut off leave no socket behind', LONG, async () => {
     const namespace = await kubernetes.namespace();
@@ -319,47 +350,65 @@ await describeReal('Kubernetes: writes and watches', ['kube-apiserver', 'etcd'],
     await expect.poll(() => feed.health(), LONG).toEqual({ live: true });
   });
 
-  test(
-    'a feed lives through restarts of the API server and tells deletions that it could not watch',
-    LONG,
-    async () => {
-      const namespace = await kubernetes.namespace();
-      const store = new KubernetesConnectionStore(kubernetes.admin);
-      const { connection } = await store.ensure(desiredConnection(namespace));
-      const { relay, server } = await kubernetes.relay();
-      const feed = feedThrough(await kubernetes.client({ server }), namespace);
-      const changes = await runFeed(feed);
+  test('a feed lives through a restart of the API server', LONG, async () => {
+    const namespace = await kubernetes.namespace();
+    const feed = feedThrough(await kubernetes.client(), namespace);
+    const changes = await runFeed(feed);
 
-      await kubernetes.api.kill();
-      await expect.poll(() => feed.health().live, LONG).toBe(false);
-      relay.cut();
-      await kubernetes.api.restart();
-      const { name } = connection.metadata;
-      await kubernetes.admin.call({
-        method: 'DELETE',
-        path: `/apis/networking.liqo.io/v1beta1/namespaces/${namespace}/connections/${name}`,
-      });
-      relay.heal();
+    await kubernetes.api.kill();
+    await expect.poll(() => feed.health().live, LONG).toBe(false);
+    await kubernetes.api.restart();
+    await new KubernetesConnectionStore(kubernetes.admin).ensure(desiredConnection(namespace));
 
-      await expect.poll(() => changes.map(({ type }) => type), LONG).toEqual(['ADDED', 'DELETED']);
-      expect(changes[1]?.object.metadata.uid).toBe(connection.metadata.uid);
-    },
-  );
+    await expect.poll(() => changes.map(({ type }) => type), LONG).toEqual(['ADDED']);
+    await expect.poll(() => feed.health(), LONG).toEqual({ live: true });
+  });
 
-  describe('a client', () => {
-    test('is told to wait by an API server that is too busy, or out of reach', async () => {
-      const { relay, server } = await kubernetes.relay();
-      const store = new KubernetesConnectionStore(await kubernetes.client({ server }));
-      const { connection } = await store.ensure(desiredConnection(await kubernetes.namespace()));
+  test('a feed tells what happened in a gap of which the API server knows nothing any more', LONG, async () => {
+    const namespace = await kubernetes.namespace();
+    const store = new KubernetesConnectionStore(kubernetes.admin);
+    const gone = (await store.ensure(desiredConnection(namespace, 'gone'))).connection;
+    const moved = (await store.ensure(desiredConnection(namespace, 'moved'))).connection;
+    const { relay, server } = await kubernetes.relay();
+    const feed = feedThrough(await kubernetes.client({ server }), namespace);
+    const changes = await runFeed(feed);
+    const lists = async () => (await auditOf(namespace)).filter(({ verb }) => verb === 'list').length;
+    const before = await lists();
 
-      relay.cut();
-      expect(await codeOf(store.get(connection.metadata))).toBe('unavailable');
-      relay.heal();
+    relay.cut();
+    const path = `/apis/networking.liqo.io/v1beta1/namespaces/${namespace}/connections/gw-gone`;
+    await kubernetes.admin.call({ method: 'DELETE', path });
+    await store.applyTunnel(moved.metadata, connected('liqo-tunnel'));
+    await compact(kubernetes.api.etcd.url);
+    await kubernetes.api.restart(); // its watch cache forgets too
+    relay.heal();
 
-      expect(await store.get(connection.metadata)).toEqual(connection);
-    });
+    const told = () => changes.map(({ type, object }) => `${type} ${object.metadata.name}`);
+    await expect.poll(told, LONG).toEqual(['ADDED gw-gone', 'ADDED gw-moved', 'DELETED gw-gone', 'MODIFIED gw-moved']);
+    expect(changes[2]?.object.metadata.uid).toBe(gone.metadata.uid);
+    expect(await lists()).toBeGreaterThan(before);
+  });
+
+  test('a call fails while the API server is out of reach, and works again', async () => {
+    const { relay, server } = await kubernetes.relay();
+    const store = new KubernetesConnectionStore(await kubernetes.client({ server }));
+    const { connection } = await store.ensure(desiredConnection(await kubernetes.namespace()));
+
+    relay.cut();
+    expect(await codeOf(store.get(connection.metadata))).toBe('unavailable');
+    relay.heal();
+
+    expect(await store.get(connection.metadata)).toEqual(connection);
   });
 });
+
+/** Makes etcd forget every revision but the present one. */
+async function compact(etcdUrl: string): Promise<void> {
+  const post = async (path: string, body: object) =>
+    (await fetch(`${etcdUrl}/v3/kv/${path}`, { method: 'POST', body: JSON.stringify(body) })).json();
+  const { header } = (await post('range', { key: 'AA==' })) as { header: { revision: string } };
+  await post('compaction', { revision: header.revision, physical: true });
+}
 
 /** TCP sockets of this process to a loopback port that are not yet closed on our side. */
 async function socketsTo(port: number): Promise<number> {

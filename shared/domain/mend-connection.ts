@@ -40,8 +40,9 @@ function isNamesake(owner: OwnerReference, wanted: OwnerReference): boolean {
   return owner.uid === wanted.uid || (owner.kind === wanted.kind && owner.name === wanted.name);
 }
 
-/** The gateway reference is atomic: it is equal only where no key is more or less. */
+/** Keys of the reference that we do not know (a uid, where the gateway was not told its own) are others' to set. */
 function isSameSpec(live: ConnectionSpec, desired: ConnectionSpec): boolean {
-  const keys = Object.keys({ ...live.gatewayRef, ...desired.gatewayRef }) as (keyof ConnectionSpec['gatewayRef'])[];
-  return live.type === desired.type && keys.every((key) => live.gatewayRef[key] === desired.gatewayRef[key]);
+  const wanted = Object.entries(desired.gatewayRef) as [keyof ConnectionSpec['gatewayRef'], string | undefined][];
+  const isSameGateway = wanted.every(([key, value]) => value === undefined || live.gatewayRef[key] === value);
+  return live.type === desired.type && isSameGateway;
 }

@@ -8,6 +8,8 @@ export type CommandSpec = {
   readonly options: readonly OptionKey[];
   /** Of these, the ones that must be given. */
   readonly required: readonly OptionKey[];
+  /** Where this command wants another default than the option's own. */
+  readonly defaults?: { readonly [Key in OptionKey]?: OptionValue<Key> };
   /** Arguments beside flags, as the usage line shows them; absent: none are taken. */
   readonly operands?: string;
 };
@@ -31,6 +33,8 @@ const NATS = [
   'natsKeyFile',
 ] as const satisfies readonly OptionKey[];
 const PROCESS = ['metricsBindAddress', 'logLevel'] as const satisfies readonly OptionKey[];
+
+const WINDOW = ['recordingFile', 'replayFrom', 'replayTo', 'connectionRef'] as const satisfies readonly OptionKey[];
 
 export const COMMANDS = {
   gateway: {
@@ -56,8 +60,42 @@ export const COMMANDS = {
   },
   lab: {
     summary: 'Two gateways, their tunnels and all functions on this machine, live',
-    options: ['durationMs', 'labTunnels', 'scenarioFile', 'parts', 'exportFile', 'json', ...PING, ...PROCESS],
+    options: [
+      ...['durationMs', 'labTunnels', 'labReplicas', 'scenarioFile', 'parts', 'exportFile', 'json'],
+      ...PING,
+      ...['gatewaySilentAfterMs', 'logLevel'],
+    ],
     required: [],
+    defaults: { logLevel: 'error' },
+  },
+  replay: {
+    summary: 'Runs a window of past events through the functions again, in a sandbox; says what would have been',
+    options: [
+      ...WINDOW,
+      ...['replaySpeed', 'settingChanges', 'settingSweep', 'diff', 'diffWith', 'follow', 'json'],
+      ...NATS,
+      'logLevel',
+    ],
+    required: [],
+  },
+  explain: {
+    summary: 'Says why each tunnel of a Connection has the value it has: the events behind it',
+    operands: 'NAMESPACE/NAME',
+    options: ['explainAt', 'recordingFile', 'json', ...NATS, 'logLevel'],
+    required: [],
+  },
+  export: {
+    summary: 'Writes a window of events, decisions and objects to one file, for replay --file',
+    options: ['outputFile', 'replayFrom', 'replayTo', 'connectionRef', 'anonymize', ...NATS, 'logLevel'],
+    required: ['outputFile'],
+  },
+  import: {
+    summary: 'Makes such a file from a capture of keepalive datagrams',
+    options: [
+      ...['captureFile', 'outputFile', 'connectionRef', 'localAddresses', 'pingPort'],
+      ...['pingIntervalMs', 'pingLossThreshold', 'logLevel'],
+    ],
+    required: ['captureFile', 'outputFile'],
   },
 } as const satisfies Record<string, CommandSpec>;
 
@@ -65,10 +103,6 @@ export type CommandName = keyof typeof COMMANDS;
 
 /** Commands that are planned and not there yet. */
 export const PLANNED = {
-  replay: 'Runs a window of past events through the functions again',
-  explain: 'Says why each tunnel has the value it has',
-  export: 'Writes a window of events, decisions and objects to one file',
-  import: 'Makes such a file from a capture of keepalive datagrams',
   deadletters: 'Lists, shows and retries events that no function could take',
   ui: 'The page: Connections, tunnels and decisions, live and past',
 } as const;
@@ -86,6 +120,11 @@ export type OptionsOf<Name extends CommandName> = {
 
 /** How a command is called. Its promise gives the exit code. */
 export type Run<Name extends CommandName> = (options: OptionsOf<Name>, operands: readonly string[]) => Promise<number>;
+
+/** The value of an option that is not given to a command. */
+export function defaultOf(key: OptionKey, spec: CommandSpec): unknown {
+  return spec.defaults?.[key] ?? OPTIONS[key].default;
+}
 
 export function isCommand(name: string): name is CommandName {
   return Object.hasOwn(COMMANDS, name);

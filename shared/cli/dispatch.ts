@@ -10,6 +10,10 @@ const LOADERS: { readonly [Name in CommandName]: () => Promise<{ readonly run: R
   function: () => import('./commands/function.ts'),
   setup: () => import('./commands/setup.ts'),
   lab: () => import('./commands/lab.ts'),
+  replay: () => import('./commands/replay.ts'),
+  explain: () => import('./commands/explain.ts'),
+  export: () => import('./commands/export.ts'),
+  import: () => import('./commands/import.ts'),
 };
 
 /** Exit codes: 0 done, 1 it failed while it ran, 2 it could not start. */

@@ -1,4 +1,12 @@
-import { COMMANDS, type CommandName, type CommandSpec, commandsWith, optionKeys, PLANNED } from './command-table.ts';
+import {
+  COMMANDS,
+  type CommandName,
+  type CommandSpec,
+  commandsWith,
+  defaultOf,
+  optionKeys,
+  PLANNED,
+} from './command-table.ts';
 import { environmentVariableOf, OPTIONS, type OptionKey, optionOf } from './options.ts';
 
 /** `--help` and `docs/options.md`, both from the tables and nothing else. */
@@ -40,14 +48,14 @@ function usageOf(key: OptionKey): string {
   return typeof defaultValue === 'boolean' ? `--${flag}[=${kind.placeholder}]` : `--${flag} ${kind.placeholder}`;
 }
 
-function defaultOf(key: OptionKey): string | undefined {
-  const { kind, default: defaultValue } = optionOf(key);
+function shownDefault(key: OptionKey, defaultValue = optionOf(key).default): string | undefined {
+  const { kind } = optionOf(key);
   return defaultValue === undefined ? undefined : kind.format(defaultValue);
 }
 
 function noteOf(key: OptionKey, spec: CommandSpec): string {
   if (spec.required.includes(key)) return ' (required)';
-  const shown = defaultOf(key);
+  const shown = shownDefault(key, defaultOf(key, spec));
   return shown === undefined ? '' : ` (default ${shown})`;
 }
 
@@ -72,7 +80,7 @@ export function optionsMarkdown(): string {
   );
   const options = optionKeys.map((key) => {
     const { kind, help } = optionOf(key);
-    const shown = defaultOf(key);
+    const shown = shownDefault(key);
     const names = `\`--${OPTIONS[key].flag}\`<br>\`${environmentVariableOf(key)}\``;
     return row([names, help, kind.want, shown === undefined ? '' : `\`${shown}\``, commandsWith(key).join(', ')]);
   });

@@ -13,6 +13,7 @@ import {
   text,
   tunnel,
 } from './option-kinds.ts';
+import { bound, connectionRef, ipAddress, settingChange, settingSweep, speed } from './replay-option-kinds.ts';
 
 /** One option: its flag, its environment variable, its default and its line of help. */
 export type Option<Value, Default extends Value | undefined> = {
@@ -103,6 +104,7 @@ export const OPTIONS = {
   logLevel: option('log-level', choice('debug', 'info', 'warn', 'error'), 'Least severe line that is logged', 'info'),
   durationMs: option('duration', duration(SECOND_MS), 'Ends by itself after this long'),
   labTunnels: option('tunnels', integer(1, MAX_TUNNELS), 'Number of tunnels between the two gateways', 4),
+  labReplicas: option('replicas', integer(1, 8), 'Replicas of every function', 1),
   scenarioFile: option(
     'scenario',
     text('FILE', 'the path of a scenario file'),
@@ -115,6 +117,29 @@ export const OPTIONS = {
     'embedded',
   ),
   exportFile: option('export', file('a file to write'), 'Writes all events of the run to a file'),
+  replayFrom: option('from', bound, 'First event of the window; without it, the first there is'),
+  replayTo: option('to', bound, 'Last event of the window; without it, the last there is'),
+  connectionRef: option('connection', connectionRef, 'Only this Connection; without it, all'),
+  recordingFile: option('file', file('a recording'), 'Reads a recording instead of NATS'),
+  replaySpeed: option('speed', speed, 'Times as fast as it happened', Number.POSITIVE_INFINITY),
+  settingChanges: option('set', list(settingChange), 'Judges the same observations by another setting; repeatable'),
+  settingSweep: option('sweep', settingSweep, 'Judges them by each value of one setting, for a curve'),
+  diff: option('diff', boolean, 'Holds it against Connections and decisions; exit 1 if they differ', false),
+  diffWith: option(
+    'diff-with',
+    file('what replay --json wrote'),
+    'Holds it against another replay; exit 1 if they differ',
+  ),
+  follow: option('follow', boolean, 'Goes on with what comes', false),
+  explainAt: option('at', bound, 'As of this event or time; without it, as of the last event'),
+  outputFile: option('output', file('a recording to write'), 'Where the recording goes'),
+  anonymize: option('anonymize', boolean, 'Other names and addresses in place of the true ones, consistently', false),
+  captureFile: option('pcap', file('a pcap or pcapng file'), 'Capture of keepalive datagrams, by tcpdump on a gateway'),
+  localAddresses: option(
+    'local',
+    list(ipAddress),
+    'Tunnel address of the gateway that captured; repeatable; without it, read off the capture',
+  ),
   json: option('json', boolean, 'One JSON object as the last line of the output', false),
 } as const satisfies Record<string, unknown>;
 

@@ -4,6 +4,7 @@ import {
   type CommandName,
   type CommandSpec,
   commandsWith,
+  defaultOf,
   type OptionsOf,
   optionKeys,
 } from './command-table.ts';
@@ -36,7 +37,7 @@ export function parseOptions<Name extends CommandName>(
   }
   const flags = readFlags(name, spec, args);
   const given: Given = new Map([...readEnvironment(spec, environment), ...flags.given]);
-  const options = Object.fromEntries(spec.options.map((key) => [key, resolveOption(key, given)]));
+  const options = Object.fromEntries(spec.options.map((key) => [key, resolveOption(key, spec, given)]));
   const missing = spec.required.filter((key) => options[key] === undefined);
   if (missing.length > 0) {
     const flagsMissing = missing.map((key) => `--${OPTIONS[key].flag}`).join(', ');
@@ -45,10 +46,10 @@ export function parseOptions<Name extends CommandName>(
   return { options: options as OptionsOf<Name>, operands: flags.operands };
 }
 
-function resolveOption(key: OptionKey, given: Given): unknown {
-  const { kind, default: defaultValue } = optionOf(key);
+function resolveOption(key: OptionKey, spec: CommandSpec, given: Given): unknown {
+  const { kind } = optionOf(key);
   const found = given.get(key);
-  if (found === undefined) return defaultValue;
+  if (found === undefined) return defaultOf(key, spec);
   const value = kind.parse(found.text);
   if (value === undefined) throw new UsageError(`${found.source} ${shown(found.text)}: want ${kind.want}`);
   return value;

@@ -38,6 +38,11 @@ export function fixBound(bound: Bound | undefined, endUnixMs: number): FixedBoun
   return bound?.kind === 'relative' ? { kind: 'time', unixMs: endUnixMs - bound.beforeEndMs } : bound;
 }
 
+/** Whether the time of the last message has to be known. */
+export function windowNeedsEnd({ from, to }: ReplayWindow): boolean {
+  return from?.kind === 'relative' || to?.kind === 'relative';
+}
+
 /** Where a message stands: the first one that is `after` ends the window, so order is all that counts. */
 export type Position = 'before' | 'inside' | 'after';
 

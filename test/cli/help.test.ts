@@ -8,7 +8,7 @@ const names = Object.keys(COMMANDS) as CommandName[];
 describe('help', () => {
   it('lists every command, and marks those that are not there yet', () => {
     for (const name of names) expect(helpOfAll()).toContain(`  ${name} `);
-    expect(helpOfAll()).toMatch(/replay .*\(not there yet\)/);
+    expect(helpOfAll()).toMatch(/deadletters .*\(not there yet\)/);
   });
 
   it.each(names)('of %s shows each of its flags once, with its default', (name) => {

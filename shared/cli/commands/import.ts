@@ -1,0 +1,6 @@
+import type { Run } from '../command-table.ts';
+import { StartError } from '../errors.ts';
+
+export const run: Run<'import'> = async () => {
+  throw new StartError('its parts are not wired yet');
+};

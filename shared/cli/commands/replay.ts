@@ -1,0 +1,67 @@
+import { createPinoLogger } from '../../adapters/pino-logger.ts';
+import type { OptionsOf, Run } from '../command-table.ts';
+import { UsageError } from '../errors.ts';
+import { LineOutput } from '../line-output.ts';
+import { openSource, type ReplaySource, reportingFaults } from '../replay-source.ts';
+import { replayTimeline } from '../replay-timeline.ts';
+import { functionSettingsOf, variantsOf } from '../replay-variants.ts';
+import { replayWhatIf } from '../replay-what-if.ts';
+import { abortOnStopSignal } from '../shutdown.ts';
+
+/** What a shell says of a process that SIGINT ended. */
+const EXIT_INTERRUPTED = 130;
+
+/** Runs a window of OBSERVATIONS through the functions again; nothing outside changes by it. */
+export const run: Run<'replay'> = async (options) => {
+  refuseContradictions(options);
+  const variants = variantsOf(options.settingChanges ?? [], options.settingSweep);
+  const log = createPinoLogger({ level: options.logLevel });
+  const gone = new AbortController();
+  const stop = AbortSignal.any([abortOnStopSignal(log), gone.signal]);
+  const output = new LineOutput(process.stdout, () => gone.abort());
+  const { replayFrom: from, replayTo: to, connectionRef: connection } = options;
+  const window = { ...(from && { from }), ...(to && { to }), ...(connection && { connection }) };
+
+  return reportingFaults(async () => {
+    const source = await openSource({ ...options, window, log });
+    try {
+      tellSource(source);
+      const exitCode =
+        variants.length > 0
+          ? await replayWhatIf(source, variants, { json: options.json, output, stop })
+          : await timeline(source, options, { output, stop });
+      return stop.aborted && !options.follow && !gone.signal.aborted ? EXIT_INTERRUPTED : exitCode;
+    } finally {
+      await source.close();
+    }
+  });
+};
+
+async function timeline(
+  source: ReplaySource,
+  { replaySpeed, json }: OptionsOf<'replay'>,
+  { output, stop }: { readonly output: LineOutput; readonly stop: AbortSignal },
+): Promise<number> {
+  const settings = functionSettingsOf(source.settings);
+  await replayTimeline(source, { settings, speed: replaySpeed, json, output, stop });
+  return 0;
+}
+
+function refuseContradictions({ settingChanges, settingSweep, follow, diff, diffWith, replayTo }: OptionsOf<'replay'>) {
+  const judgesAnew = settingChanges !== undefined || settingSweep !== undefined;
+  if (judgesAnew && (diff || diffWith !== undefined)) {
+    throw new UsageError(
+      '--diff: holds what was against what is; other settings (--set, --sweep) have a table of their own',
+    );
+  }
+  if (follow && (judgesAnew || diff || diffWith !== undefined)) {
+    throw new UsageError('--follow: has no end, so nothing can be compared; leave --set, --sweep, --diff out');
+  }
+  if (follow && replayTo !== undefined) throw new UsageError('--follow: has no end; leave --to out');
+}
+
+/** On stderr: what is printed about the events must not depend on where they came from. */
+function tellSource({ name, notes }: ReplaySource): void {
+  process.stderr.write(`replay of ${name}, in a sandbox\n`);
+  for (const note of notes) process.stderr.write(`note: ${note}\n`);
+}

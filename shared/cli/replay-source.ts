@@ -1,0 +1,126 @@
+import { KubernetesConnectionStore } from '../adapters/kubernetes-connection-store.ts';
+import { NatsHistory } from '../adapters/nats-history.ts';
+import { NatsLink } from '../adapters/nats-link.ts';
+import { openRecording, type Recording, RecordingError } from '../adapters/recording-file.ts';
+import { systemClock } from '../adapters/system-clock.ts';
+import { type Connection, type ConnectionRef, connectionKey } from '../domain/connection.ts';
+import type { RecordedMessage } from '../domain/recorded-message.ts';
+import type { RecordedSettings } from '../domain/recording.ts';
+import { type ReplayWindow, windowNeedsEnd } from '../domain/replay-window.ts';
+import type { StreamName } from '../domain/topology.ts';
+import { StoreError } from '../ports/connection-store.ts';
+import { BusError } from '../ports/event-bus.ts';
+import type { Logger } from '../ports/telemetry.ts';
+import { inWindow, windowOfHistory } from '../runtime/recorded-window.ts';
+import type { OptionsOf } from './command-table.ts';
+import { connectKubernetes } from './connect-kubernetes.ts';
+import { StartError, UsageError } from './errors.ts';
+import { natsFromOptions } from './nats-from-options.ts';
+
+/** A window of events and what goes with them, from NATS or from a file: a replay does not see which. */
+export type ReplaySource = {
+  /** For people. */
+  readonly name: string;
+  readonly isLive: boolean;
+  readonly settings: RecordedSettings;
+  /** What is not in it though the window asks for it. */
+  readonly notes: readonly string[];
+  /** In their order; may be read more than once. */
+  messages(stream: StreamName, signal: AbortSignal): AsyncIterable<readonly RecordedMessage[]>;
+  /** As it is now, or was when the file was written, with managedFields. @throws StartError without Kubernetes */
+  connection(ref: ConnectionRef): Promise<Connection | undefined>;
+  close(): Promise<void>;
+};
+
+export type SourceOptions = Pick<OptionsOf<'replay'>, 'recordingFile' | 'natsServers' | NatsKeys> & {
+  readonly window: ReplayWindow;
+  /** Live only: goes on with what comes until the signal aborts. */
+  readonly follow: boolean;
+  readonly log: Logger;
+};
+type NatsKeys = Exclude<keyof Parameters<typeof natsFromOptions>[0], 'natsServers'>;
+
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/** @throws StartError or RecordingError if it cannot be opened */
+export async function openSource(options: SourceOptions): Promise<ReplaySource> {
+  const { recordingFile, follow } = options;
+  if (recordingFile === undefined) return openLive(options);
+  if (follow) throw new UsageError('--follow: a file does not grow; leave --file or --follow out');
+  return openFile(recordingFile, options.window);
+}
+
+async function openFile(path: string, window: ReplayWindow): Promise<ReplaySource> {
+  const recording = await openRecording(path);
+  const { header } = recording;
+  const endUnixMs = windowNeedsEnd(window) ? await endOf(recording) : 0;
+  let connections: Promise<readonly Connection[]> | undefined;
+  return {
+    name: path,
+    isLive: false,
+    settings: header.settings,
+    notes: header.notes,
+    messages: (stream, signal) => inWindow(recording.messages(stream), window, endUnixMs, signal),
+    async connection(ref) {
+      connections ??= recording.connections();
+      return (await connections).findLast(({ metadata }) => connectionKey(metadata) === connectionKey(ref));
+    },
+    close: async () => {},
+  };
+}
+
+async function endOf(recording: Recording): Promise<number> {
+  let endUnixMs = 0;
+  for await (const batch of recording.messages('OBSERVATIONS')) endUnixMs = batch.at(-1)?.storedAtUnixMs ?? endUnixMs;
+  return endUnixMs;
+}
+
+async function openLive({ window, follow, log, ...flags }: SourceOptions): Promise<ReplaySource> {
+  const nats = natsFromOptions(flags, { role: 'replay' });
+  const link = NatsLink.open(nats, systemClock, log);
+  try {
+    await link.whenUp(AbortSignal.timeout(CONNECT_TIMEOUT_MS));
+  } catch (cause) {
+    const health = link.health();
+    await link.close();
+    const why = health.connected ? 'no connection in time' : health.reason;
+    throw new StartError(`--nats-url ${nats.servers.join(',')}: ${why}; give another one, or a recording by --file`, {
+      cause,
+    });
+  }
+  const past = await windowOfHistory(new NatsHistory(link, systemClock), window, { clock: systemClock, follow });
+  let store: Promise<{ get: KubernetesConnectionStore['get']; close(): void }> | undefined;
+  return {
+    name: `OBSERVATIONS of ${nats.servers.join(',')}`,
+    isLive: true,
+    settings: {},
+    notes: past.notes,
+    messages: past.messages,
+    async connection(ref) {
+      store ??= openStore();
+      return (await store).get(ref);
+    },
+    async close() {
+      await link.close();
+      if (store !== undefined) (await store).close();
+    },
+  };
+}
+
+async function openStore() {
+  const client = await connectKubernetes();
+  const store = new KubernetesConnectionStore(client);
+  return { get: store.get.bind(store), close: () => client.close() };
+}
+
+/** What is wrong with a file or with NATS, the user can mend: one line, no stack. */
+export async function reportingFaults<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof RecordingError || error instanceof BusError || error instanceof StoreError) {
+      throw new StartError(error.message, { cause: error });
+    }
+    throw error;
+  }
+}

@@ -40,6 +40,14 @@ await describeReal('the data path with a NATS user of its own for each part', ['
     return bus;
   };
   const status = () => kubernetes.get(ROME)?.status;
+  /** Like a gateway, again and again: an observation that came before the listing does not count. */
+  const observeUntilConnected = async (gatewayEpoch: number) => {
+    let sequence = 0;
+    await eventually(async () => {
+      await observe(gateway, gatewayEpoch, ++sequence);
+      return status()?.value === 'Connected';
+    }, 'the tunnel connected');
+  };
 
   beforeAll(async () => {
     nats = await SecuredNats.start(usersOf([ROME.namespace]));
@@ -70,9 +78,7 @@ await describeReal('the data path with a NATS user of its own for each part', ['
 
   it('lists the tunnel, shows what the gateway sees, notices its silence', async () => {
     const { sequence: gatewayEpoch } = await announce(gateway);
-    await eventually(() => status()?.value === 'Connecting', 'the tunnel listed');
-    await observe(gateway, gatewayEpoch, 1);
-    await eventually(() => status()?.value === 'Connected', 'the tunnel connected');
+    await observeUntilConnected(gatewayEpoch);
     await eventually(() => status()?.tunnels?.[0]?.reason === 'GatewaySilent', 'the silence');
     await eventually(() => status()?.value === 'Error', 'the Connection in Error');
     expect(refused).toEqual([]);
@@ -83,8 +89,7 @@ await describeReal('the data path with a NATS user of its own for each part', ['
     const deleted = CATALOG.flatMap(({ manifest }) => ('consumers' in manifest ? manifest.consumers : []));
     for (const { stream, durable } of deleted) await manager.consumers.delete(stream, durable);
     const { sequence: gatewayEpoch } = await announce(gateway);
-    await observe(gateway, gatewayEpoch, 1);
-    await eventually(() => status()?.value === 'Connected', 'the tunnel connected again');
+    await observeUntilConnected(gatewayEpoch);
     for (const { stream, durable } of deleted) {
       await eventually(async () => (await namesOf(manager, stream)).includes(durable), `${durable} made again`);
     }

@@ -106,22 +106,8 @@ export async function openRecording(path: string): Promise<Recording> {
 
 async function* messagesOf(path: string, stream: StreamName): AsyncGenerator<readonly RecordedMessage[]> {
   const start = messageLineStart(stream);
-  let last = 0;
-  for await (const { lines, firstLine } of readLines(path, (text) => text.startsWith(start))) {
-    const batch: RecordedMessage[] = [];
-    for (const { line, number } of lines) {
-      if (line.kind !== 'message') continue;
-      const { message } = line;
-      if (message.sequence <= last) {
-        const want = `want more than ${last}, that of the line before`;
-        throw new RecordingError(
-          path,
-          `line ${firstLine + number}: sequence ${message.sequence} of ${stream}: ${want}`,
-        );
-      }
-      last = message.sequence;
-      batch.push(message);
-    }
+  for await (const { lines } of readLines(path, (text) => text.startsWith(start))) {
+    const batch = lines.flatMap((line) => (line.kind === 'message' ? [line.message] : []));
     if (batch.length > 0) yield batch;
   }
 }
@@ -129,18 +115,13 @@ async function* messagesOf(path: string, stream: StreamName): AsyncGenerator<rea
 async function connectionsOf(path: string): Promise<readonly Connection[]> {
   const connections: Connection[] = [];
   for await (const { lines } of readLines(path, (text) => text.startsWith('{"connection":'))) {
-    for (const { line } of lines) if (line.kind === 'connection') connections.push(line.connection);
+    for (const line of lines) if (line.kind === 'connection') connections.push(line.connection);
   }
   return connections;
 }
 
-type Lines = {
-  readonly header: RecordingHeader;
-  /** Number of the line before the first of `lines`. */
-  readonly firstLine: number;
-  /** Those that were wanted; `number` counts from 1 after `firstLine`. */
-  readonly lines: readonly { readonly line: RecordingLine; readonly number: number }[];
-};
+/** `lines`: those that were wanted. */
+type Lines = { readonly header: RecordingHeader; readonly lines: readonly RecordingLine[] };
 
 /** Reads line by line, parses those that `wanted` picks, and holds the rest against the checksums. */
 async function* readLines(path: string, wanted: (text: string) => boolean): AsyncGenerator<Lines> {
@@ -168,6 +149,7 @@ class LineReader {
   #rest: Buffer = Buffer.alloc(0);
   #header: RecordingHeader | undefined;
   #isEnded = false;
+  readonly #lastSequences = new Map<StreamName, number>();
   /** Complete lines so far. */
   count = 0;
 
@@ -194,22 +176,31 @@ class LineReader {
   }
 
   #parse(texts: readonly string[]): Lines {
-    const firstLine = this.count;
-    const lines: { line: RecordingLine; number: number }[] = [];
+    const lines: RecordingLine[] = [];
     for (const text of texts) {
       if (this.#isEnded) throw this.#fault(this.count + 1, 'comes after the end');
       this.count += 1;
-      if (this.#header === undefined) {
-        this.#header = this.#readHeader(text);
-      } else if (text.startsWith(END_LINE_START)) {
-        this.#readEnd(text);
-      } else if (this.#wanted(text)) {
-        const line = parseLine(text);
-        if ('error' in line) throw this.#fault(this.count, line.error);
-        lines.push({ line, number: this.count - firstLine });
-      }
+      if (this.#header === undefined) this.#header = this.#readHeader(text);
+      else if (text.startsWith(END_LINE_START)) this.#readEnd(text);
+      else if (this.#wanted(text)) lines.push(this.#readLine(text));
     }
-    return { header: this.#header as RecordingHeader, firstLine, lines };
+    return { header: this.#header as RecordingHeader, lines };
+  }
+
+  #readLine(text: string): RecordingLine {
+    const line = parseLine(text);
+    if ('error' in line) throw this.#fault(this.count, line.error);
+    if (line.kind !== 'message') return line;
+    const { stream, sequence } = line.message;
+    const last = this.#lastSequences.get(stream) ?? 0;
+    if (sequence <= last) {
+      throw this.#fault(
+        this.count,
+        `sequence ${sequence} of ${stream}: want more than ${last}, that of the line before`,
+      );
+    }
+    this.#lastSequences.set(stream, sequence);
+    return line;
   }
 
   #readHeader(text: string): RecordingHeader {

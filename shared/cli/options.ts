@@ -124,7 +124,7 @@ export const OPTIONS = {
   replaySpeed: option('speed', speed, 'Times as fast as it happened', Number.POSITIVE_INFINITY),
   settingChanges: option('set', list(settingChange), 'Judges the same observations by another setting; repeatable'),
   settingSweep: option('sweep', settingSweep, 'Judges them by each value of one setting, for a curve'),
-  diff: option('diff', boolean, 'Holds it against Connections and decisions; exit 1 if they differ', false),
+  diff: option('diff', boolean, 'Holds it against Connections and decisions; 1 if they differ', false),
   diffWith: option(
     'diff-with',
     file('what replay --json wrote'),
@@ -138,7 +138,7 @@ export const OPTIONS = {
   localAddresses: option(
     'local',
     list(ipAddress),
-    'Tunnel address of the gateway that captured; repeatable; without it, read off the capture',
+    'Address of the gateway that captured; repeatable; without it, read off the capture',
   ),
   json: option('json', boolean, 'One JSON object as the last line of the output', false),
 } as const satisfies Record<string, unknown>;

@@ -94,7 +94,7 @@ export type Recording = {
 
 /** @throws RecordingError if there is no such file, it is foreign, newer, cut off or altered */
 export async function openRecording(path: string): Promise<Recording> {
-  for await (const { header } of readLines(path, () => false)) {
+  for await (const { header } of readLines(path, () => true)) {
     return {
       header,
       messages: (stream) => messagesOf(path, stream),

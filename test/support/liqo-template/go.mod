@@ -1,0 +1,3 @@
+module wg-keepalive/test/support/liqo-template
+
+go 1.22

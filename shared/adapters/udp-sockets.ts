@@ -1,38 +1,41 @@
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
+import { once } from 'node:events';
 import { isIP } from 'node:net';
 import type { DatagramSocket, DatagramSockets, Endpoint } from '../ports/datagram-socket.ts';
 
 /** Turns of the event loop that a backlog may take: each reads up to 32 datagrams a socket. */
 const MAX_BACKLOG_TURNS = 64;
 
+/** Room for a few datagrams of strangers: a flood of theirs is dropped by the kernel. */
+const STRAY_BUFFER_BYTES = 16_384;
+
 type OpenOptions = Parameters<DatagramSockets['open']>[0];
 
-/** UDP of Node. Connected sockets: the kernel itself keeps strangers out, and a send looks up neither name nor route. */
+/**
+ * UDP of Node, two sockets a tunnel. One is connected to the peer: the kernel finds the route once and hands it
+ * nothing but what came from the peer's port. The other has the rest of what comes to the same port, so that strangers
+ * are counted and a peer that sends from another port is answered.
+ */
 export class UdpSockets implements DatagramSockets {
   #received = 0;
 
-  open(options: OpenOptions): Promise<DatagramSocket> {
-    return new Promise((resolve, reject) => {
-      const { local, peer, onMessage, onError } = options;
-      const socket = createSocket({ type: isIP(peer.address) === 6 ? 'udp6' : 'udp4', lookup: numericOnly });
-      const fail = (error: Error) => {
-        socket.close();
-        reject(error);
-      };
-      socket.once('error', fail);
-      socket.bind({ address: local.address, port: local.port, exclusive: true }, () => {
-        socket.connect(peer.port, peer.address, (error?: Error) => {
-          if (error) return;
-          socket.off('error', fail);
-          socket.on('error', (failure: NodeJS.ErrnoException) => onError(failure.code ?? 'EUNKNOWN'));
-          socket.on('message', (bytes: Uint8Array, from: RemoteInfo) => {
-            this.#received += 1;
-            onMessage(bytes, from);
-          });
-          resolve(new UdpSocket(socket));
-        });
-      });
-    });
+  async open({ local, peer, onMessage, onError }: OpenOptions): Promise<DatagramSocket> {
+    await assertFree(local);
+    const receive = (bytes: Uint8Array, from: RemoteInfo) => {
+      this.#received += 1;
+      onMessage(bytes, from);
+    };
+    const fail = (error: NodeJS.ErrnoException) => onError(codeOf(error));
+    await using opened = new AsyncDisposableStack();
+    const connected = opened.adopt(newSocket(local, true), closeSocket);
+    await bind(connected, local);
+    await connect(connected, peer);
+    const stray = opened.adopt(newSocket(local, true), closeSocket);
+    await bind(stray, local);
+    stray.setRecvBufferSize(STRAY_BUFFER_BYTES);
+    for (const socket of [connected, stray]) socket.on('error', fail).on('message', receive);
+    opened.move();
+    return new TunnelSocket(connected, stray, peer);
   }
 
   afterBacklog(task: () => void): void {
@@ -40,37 +43,91 @@ export class UdpSockets implements DatagramSockets {
     let turns = 0;
     const turn = () => {
       turns += 1;
-      if (this.#received === seen || turns >= MAX_BACKLOG_TURNS) return task();
-      seen = this.#received;
-      setImmediate(turn);
+      if (this.#received === seen || turns >= MAX_BACKLOG_TURNS) {
+        task();
+      } else {
+        seen = this.#received;
+        setImmediate(turn);
+      }
     };
     setImmediate(turn); // after the sockets have had their turn
   }
 }
 
-class UdpSocket implements DatagramSocket {
-  readonly #socket: Socket;
+class TunnelSocket implements DatagramSocket {
+  readonly #connected: Socket;
+  readonly #stray: Socket;
+  readonly #peer: Endpoint;
   #isClosed = false;
 
-  constructor(socket: Socket) {
-    this.#socket = socket;
+  constructor(connected: Socket, stray: Socket, peer: Endpoint) {
+    this.#connected = connected;
+    this.#stray = stray;
+    this.#peer = peer;
   }
 
-  send(bytes: Uint8Array, _to: Endpoint, done: (errorCode: string | undefined) => void): void {
+  send(bytes: Uint8Array, to: Endpoint, done: (errorCode: string | undefined) => void): void {
     if (this.#isClosed) {
       done('ERR_SOCKET_CLOSED');
       return;
     }
-    this.#socket.send(bytes, (error: NodeJS.ErrnoException | null) =>
-      done(error ? (error.code ?? 'EUNKNOWN') : undefined),
-    );
+    if (to.port !== this.#peer.port || to.address !== this.#peer.address) {
+      this.#stray.send(bytes, to.port, to.address, (error) => done(error ? codeOf(error) : undefined));
+      return;
+    }
+    this.#connected.send(bytes, (error) => {
+      if (error === null) done(undefined);
+      else if (codeOf(error) === 'ECONNREFUSED') this.#sendAgain(bytes, done);
+      else done(codeOf(error));
+    });
   }
 
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.#socket.close();
+    this.#connected.close();
+    this.#stray.close();
   }
+
+  /** The kernel reports on an earlier datagram that the peer's port was closed, and has not sent this one. */
+  #sendAgain(bytes: Uint8Array, done: (errorCode: string | undefined) => void): void {
+    if (this.#isClosed) done('ERR_SOCKET_CLOSED');
+    else this.#connected.send(bytes, (error) => done(error ? codeOf(error) : undefined));
+  }
+}
+
+/** Fails with EADDRINUSE if anybody has the port, even one that would share it: two keepalives must not. */
+async function assertFree(local: Endpoint): Promise<void> {
+  const socket = newSocket(local, false);
+  try {
+    await bind(socket, local);
+  } finally {
+    await closeSocket(socket);
+  }
+}
+
+function newSocket({ address }: Endpoint, reuseAddr: boolean): Socket {
+  return createSocket({ type: isIP(address) === 6 ? 'udp6' : 'udp4', lookup: numericOnly, reuseAddr });
+}
+
+async function bind(socket: Socket, { address, port }: Endpoint): Promise<void> {
+  const listening = once(socket, 'listening'); // may come before bind returns, as numericOnly does
+  socket.bind({ address, port, exclusive: true });
+  await listening;
+}
+
+async function connect(socket: Socket, { address, port }: Endpoint): Promise<void> {
+  const connected = once(socket, 'connect');
+  socket.connect(port, address);
+  await connected;
+}
+
+function closeSocket(socket: Socket): Promise<void> {
+  return new Promise((resolve) => socket.close(resolve));
+}
+
+function codeOf(error: NodeJS.ErrnoException): string {
+  return error.code ?? 'EUNKNOWN';
 }
 
 type Lookup = (

@@ -29,7 +29,7 @@ export type EngineContext = {
   readonly stall: (moment: Moment) => Stall | undefined;
   readonly onSighting: (sighting: Sighting) => void;
   readonly onAnswered: () => void;
-  readonly onDropped: (reason: DropReason | 'socket-error') => void;
+  readonly onDropped: (reason: DropReason) => void;
   readonly onRefused: () => void;
 };
 
@@ -53,7 +53,7 @@ export function createEngineTunnel(
     endpoint,
     ports,
     (bytes, from) => receive(bytes, from),
-    () => onDropped('socket-error'),
+    (code) => probe?.failed(code),
   );
   receive = createPingReceiver({
     ...{ probe, wire, link, peerAddress: peer.address, bufferSizeBytes: settings.bufferSizeBytes },

@@ -5,6 +5,7 @@ import { OutstandingPings, type PingState, type SentPing } from './outstanding-p
 import { PingCadence } from './ping-cadence.ts';
 import { formatRfc3339Ms, type UnixNanos } from './rfc3339-nanos.ts';
 import { type RttStatistics, RttWindow } from './rtt-statistics.ts';
+import { hintFor } from './socket-fault.ts';
 
 /**
  * What one tunnel is, as far as its PINGs and PONGs tell: the verdicts of section "tunnel" in the specification.
@@ -165,10 +166,15 @@ export class TunnelProbe {
 
   /** The PING `stamp` was not sent. */
   refused(stamp: UnixNanos, code: string, now: Moment): void {
-    this.#sendErrors.set(code, (this.#sendErrors.get(code) ?? 0) + 1);
-    this.#sendError = code;
+    this.failed(code);
     const ping = this.#pings.find(stamp);
     if (ping?.state === 'outstanding') this.#miss(ping, 'refused', now);
+  }
+
+  /** Something that was sent came to nothing, as the kernel learnt later: the peer's port is closed, say. */
+  failed(code: string): void {
+    this.#sendErrors.set(code, (this.#sendErrors.get(code) ?? 0) + 1);
+    this.#sendError = code;
   }
 
   /**
@@ -287,6 +293,7 @@ export class TunnelProbe {
     this.#consecutiveMisses = 0;
     this.#latePongs = 0;
     this.#isSuspect = false;
+    this.#sendError = undefined;
     this.#cadence.stopExtra();
     this.#nextDownAtMs = Number.POSITIVE_INFINITY;
     this.#become('Connected', now);
@@ -332,21 +339,18 @@ export class TunnelProbe {
     const since = this.#lastPong
       ? `no PONG since ${formatRfc3339Ms(this.#lastPong.unixMs)}`
       : `no PONG since the first PING was due at ${formatRfc3339Ms(this.#firstDue.unixMs)}`;
-    const failing = this.#sendError === undefined ? '' : `; sending fails with ${this.#sendError}`;
+    const code = this.#sendError;
+    const failing = code === undefined ? '' : `; sending fails with ${code}: ${hintFor(code)}`;
     if (this.#value === 'Error') {
       const late = this.#latePongs === 0 ? '' : `; PONGs come, but later than ${this.#windowMs} ms`;
-      const reason = this.#lastPong === undefined ? 'NeverAnswered' : failing && sendFailed(this.#sendError);
-      return { reason: reason || 'Lost', message: since + failing + late };
+      const reason = code === undefined ? 'Lost' : `SendFailed:${code}`;
+      return { reason: this.#lastPong === undefined ? 'NeverAnswered' : reason, message: since + failing + late };
     }
-    if (failing) return { reason: sendFailed(this.#sendError), message: since + failing };
+    if (code !== undefined) return { reason: `SendFailed:${code}`, message: since + failing };
     if (this.#isSuspect) return { reason: 'Suspect', message: since };
     if (this.#stall !== undefined) return { reason: 'Starved', message: describeStall(this.#stall) };
     return {};
   }
-}
-
-function sendFailed(code: string | undefined): string {
-  return `SendFailed:${code}`;
 }
 
 function describeStall({ from, to }: Stall): string {

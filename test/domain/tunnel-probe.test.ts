@@ -184,7 +184,9 @@ describe('observations', () => {
     drive.fate = (_, atMs) => (atMs === 0 ? 0 : { code: 'EPERM' });
     drive.runTo(600_000);
     const messages = new Set(drive.sightings.filter(({ kind }) => kind === 'down').map(({ message }) => message));
-    expect([...messages]).toEqual(['no PONG since 2026-01-01T00:00:00.000Z; sending fails with EPERM']);
+    expect([...messages]).toEqual([
+      'no PONG since 2026-01-01T00:00:00.000Z; sending fails with EPERM: a firewall drops it: look at nft list ruleset',
+    ]);
   });
 
   test('report what they saw and no more: a miss or down has no round trip', () => {

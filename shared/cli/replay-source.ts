@@ -75,23 +75,30 @@ async function endOf(recording: Recording): Promise<number> {
   return endUnixMs;
 }
 
-async function openLive({ window, follow, log, ...flags }: SourceOptions): Promise<ReplaySource> {
+/** @throws StartError if NATS cannot be reached */
+export async function connectHistory(
+  flags: Pick<SourceOptions, 'natsServers' | NatsKeys>,
+  log: Logger,
+): Promise<NatsLink> {
   const nats = natsFromOptions(flags, { role: 'replay' });
   const link = NatsLink.open(nats, systemClock, log);
   try {
     await link.whenUp(AbortSignal.timeout(CONNECT_TIMEOUT_MS));
+    return link;
   } catch (cause) {
     const health = link.health();
     await link.close();
     const why = health.connected ? 'no connection in time' : health.reason;
-    throw new StartError(`--nats-url ${nats.servers.join(',')}: ${why}; give another one, or a recording by --file`, {
-      cause,
-    });
+    throw new StartError(`--nats-url ${nats.servers.join(',')}: ${why}; is it there, and may this user in?`, { cause });
   }
+}
+
+async function openLive({ window, follow, log, ...flags }: SourceOptions): Promise<ReplaySource> {
+  const link = await connectHistory(flags, log);
   const past = await windowOfHistory(new NatsHistory(link, systemClock), window, { clock: systemClock, follow });
   let store: Promise<{ get: KubernetesConnectionStore['get']; close(): void }> | undefined;
   return {
-    name: `OBSERVATIONS of ${nats.servers.join(',')}`,
+    name: `OBSERVATIONS of ${flags.natsServers.join(',')}`,
     isLive: true,
     settings: {},
     notes: past.notes,

@@ -3,7 +3,7 @@ import { parseDuration } from './duration.ts';
 import type { RecordedMessage } from './recorded-message.ts';
 import { parseRfc3339 } from './rfc3339-nanos.ts';
 import { subjectMatches } from './subject-pattern.ts';
-import { decisionSubject, observationsFilter } from './subjects.ts';
+import { decisionSubject, gatewaySubject, observationsFilter } from './subjects.ts';
 
 /** Where a window begins or ends. Times are the server's times of the messages; nobody's wall clock counts. */
 export type Bound =
@@ -69,10 +69,13 @@ function isPast({ stream, sequence, storedAtUnixMs }: RecordedMessage, bound: Fi
   return orAt ? place >= limit : place > limit;
 }
 
-/** Whether a message of OBSERVATIONS or DECISIONS is about a Connection. */
+/** Whether a message of OBSERVATIONS, DECISIONS or GATEWAYS is about a Connection. */
 export function isAboutConnection({ event, raw }: RecordedMessage, ref: ConnectionRef): boolean {
   if (raw !== undefined) {
-    return subjectMatches(observationsFilter(ref), raw.subject) || raw.subject === decisionSubject(ref);
+    const { subject } = raw;
+    return (
+      [decisionSubject(ref), gatewaySubject(ref)].includes(subject) || subjectMatches(observationsFilter(ref), subject)
+    );
   }
   const { namespace, connection } = (event.data ?? {}) as {
     readonly namespace?: unknown;

@@ -8,7 +8,7 @@ import {
   windowFilter,
 } from '../domain/replay-window.ts';
 import { formatRfc3339Ms } from '../domain/rfc3339-nanos.ts';
-import { decisionSubject, observationsFilter } from '../domain/subjects.ts';
+import { decisionSubject, gatewaySubject, observationsFilter } from '../domain/subjects.ts';
 import type { StreamName } from '../domain/topology.ts';
 import type { Clock } from '../ports/clock.ts';
 import type { EventHistory } from '../ports/event-history.ts';
@@ -92,5 +92,6 @@ function startOf(begin: FixedBound | undefined, stream: StreamName): { sequence:
 }
 
 function filterOf(stream: StreamName, ref: ConnectionRef): string {
-  return stream === 'OBSERVATIONS' ? observationsFilter(ref) : decisionSubject(ref);
+  if (stream === 'OBSERVATIONS') return observationsFilter(ref);
+  return stream === 'GATEWAYS' ? gatewaySubject(ref) : decisionSubject(ref);
 }

@@ -5,14 +5,14 @@ import { observationsFilter } from '../domain/subjects.ts';
 import type { EventBus } from '../ports/event-bus.ts';
 import { eventDecoder } from './event-decoder.ts';
 
-/** Reads the last event of each tunnel of a Connection, by direct get; one that is not valid says nothing. */
+/** Reads the last event of each tunnel of a Connection, by direct get; one that is not valid says only that somebody spoke. */
 export function lastWordsReader(bus: EventBus): (connection: ConnectionRef) => Promise<readonly LastWord[]> {
   const decode = eventDecoder([tunnelEventContract]);
   return async (connection) => {
     const messages = await bus.lastMessages('OBSERVATIONS', observationsFilter(connection));
     return messages.flatMap((message) => {
       const decoded = decode(message);
-      if ('error' in decoded) return [];
+      if ('error' in decoded) return [{ kind: 'invalid', gatewayEpoch: 0, storedAtUnixMs: message.storedAtUnixMs }];
       const { kind, gatewayEpoch } = decoded.event.data as TunnelEvent;
       return [{ kind, gatewayEpoch, storedAtUnixMs: message.storedAtUnixMs }];
     });

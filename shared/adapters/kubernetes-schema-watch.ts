@@ -11,7 +11,7 @@ type SchemaWatchOptions = {
   readonly onChange: (health: SchemaHealth) => void;
 };
 
-const CHECK_EVERY_MS = 30_000;
+const CHECK_EVERY_MS = 10_000;
 const RETRY_MS = 1_000;
 const SETUP = 'run "wg-keepalive setup"';
 /** Every authenticated user may read it; CRDs themselves need a right that the functions do not have. */
@@ -44,7 +44,7 @@ export class KubernetesSchemaWatch {
     return this.#health;
   }
 
-  /** Asks until `signal` aborts: every 30 s while all is well, every second while it is not. Never rejects. */
+  /** Asks until `signal` aborts: every 10 s while all is well, every second while it is not. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       const next = await this.#ask(signal);

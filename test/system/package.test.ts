@@ -1,9 +1,11 @@
-import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
+import { execFile, spawn } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { onFreePorts } from '../../infra/servers/free-port.ts';
+import { COMMANDS, PLANNED } from '../../shared/cli/command-table.ts';
 
 const root = join(import.meta.dirname, '../..');
 const exec = promisify(execFile);
@@ -58,7 +60,7 @@ describe('the package, packed and installed elsewhere', () => {
     expect(stdout).toContain('Usage: wg-keepalive COMMAND [FLAGS]');
   });
 
-  it.each(['gateway', 'function', 'setup', 'lab'])('shows the help of %s', async (command) => {
+  it.each(Object.keys(COMMANDS))('shows the help of %s', async (command) => {
     const { code, stdout } = await end(program, [command, '--help']);
     expect(code).toBe(0);
     expect(stdout).toContain(`Usage: wg-keepalive ${command} `);
@@ -72,8 +74,8 @@ describe('the package, packed and installed elsewhere', () => {
     );
   });
 
-  it.each([
-    [['replay'], 'wg-keepalive replay: not there yet in version'],
+  it.each<readonly [readonly string[], string]>([
+    ...Object.keys(PLANNED).map((name) => [[name], `wg-keepalive ${name}: not there yet in version`] as const),
     [['gatway'], 'wg-keepalive gatway: there is no such command: want one of gateway, function, setup, lab'],
     [[], 'wg-keepalive: a command is missing'],
   ])('ends with exit code 2 on %j', async (args, message) => {
@@ -83,11 +85,45 @@ describe('the package, packed and installed elsewhere', () => {
     expect(stderr.trimEnd()).not.toContain('\n');
   });
 
+  it('has all chunks and data of its commands', async () => {
+    const config = { clusters: [{ name: 'c', cluster: { server: 'https://127.0.0.1:1' } }] };
+    const contexts = [{ name: 'x', context: { cluster: 'c', user: 'u' } }];
+    const kubeconfig = { ...config, contexts, users: [{ name: 'u', user: {} }], 'current-context': 'x' };
+    await writeFile(join(folder, 'kubeconfig'), JSON.stringify(kubeconfig));
+    const environment = { KUBECONFIG: join(folder, 'kubeconfig') };
+    const setup = await end(program, ['setup'], environment); // reads its CRDs first
+    expect(setup).toMatchObject({ code: 2, stderr: expect.stringContaining('connect ECONNREFUSED 127.0.0.1:1') });
+    const unknown = await end(program, ['function', 'none'], environment);
+    expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('want all, or some of tunnel-status') });
+  });
+
+  it('measures: the thread of the engine starts, and what it sees shows in the metrics', async () => {
+    const [port = 0] = await onFreePorts(1, '127.0.0.1', async (ports) => ports);
+    const args = ['gateway', '--namespace=a', '--name=g', '--mode=server', '--remote-cluster-id=b'];
+    const flags = ['--tunnel=t=127.0.78.1,127.0.78.2', '--ping-interval=20ms', '--ping-port=12378'];
+    const gateway = spawn(program, [...args, ...flags, `--metrics-bind-address=127.0.0.1:${port}`], {
+      stdio: 'ignore',
+    });
+    try {
+      await vi.waitFor(
+        async () => {
+          const shown = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+          expect(shown).toMatch(/^wg_keepalive_pings_sent_total\{interface="t"\} [1-9]/m);
+        },
+        { timeout: 30_000, interval: 50 },
+      );
+    } finally {
+      gateway.kill('SIGKILL');
+    }
+  });
+
   it('says which Node it needs when it runs on an older one', async () => {
     const older = 'Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.19.0" } })';
     const preload = `--import=data:text/javascript,${encodeURIComponent(older)}`;
     const { code, stdout, stderr } = await end(program, ['--help'], { NODE_OPTIONS: preload });
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-    expect(stderr).toMatch(/^wg-keepalive: this is Node 20\.19\.0 \(.+\), 22\.19 or newer is needed: /);
+    const { engines } = JSON.parse(await readFile(join(installed, 'package.json'), 'utf8'));
+    expect(engines).toEqual({ node: '>=24' });
+    expect(stderr).toMatch(/^wg-keepalive: this is Node 20\.19\.0 \(.+\), 24 or newer is needed: /);
   });
 });

@@ -1,6 +1,87 @@
+import { startEmbeddedLab } from '../../../infra/lab/embedded-lab.ts';
+import type { Lab, LabOptions } from '../../../infra/lab/lab.ts';
+import { watchLab } from '../../../infra/lab/lab-session.ts';
+import { startRealLab } from '../../../infra/lab/real-lab.ts';
+import { runScenario, type ScenarioReport } from '../../../infra/lab/run-scenario.ts';
+import { readScenario, type Scenario } from '../../../infra/lab/scenario.ts';
+import { createPinoLogger } from '../../adapters/pino-logger.ts';
+import { systemClock } from '../../adapters/system-clock.ts';
+import type { Logger } from '../../ports/telemetry.ts';
 import type { Run } from '../command-table.ts';
-import { StartError } from '../errors.ts';
+import { pingFromOptions } from '../ping-from-options.ts';
+import { abortOnStopSignal } from '../shutdown.ts';
 
-export const run: Run<'lab'> = async () => {
-  throw new StartError('its parts are not wired yet');
+/** A scenario on a slow machine gets this much longer for each expectation. */
+const SCENARIO_GRACE_MS = 10_000;
+
+/** Exit code 1 if the scenario's expectations were not met, or if observations were left undelivered. */
+export const run: Run<'lab'> = async (options) => {
+  const log = createPinoLogger({ level: options.logLevel });
+  const scenario = options.scenarioFile === undefined ? undefined : await readScenario(options.scenarioFile);
+  const lab = await startLab(options, scenario, log);
+  const stopped = abortOnStopSignal(log);
+  const over = new AbortController();
+  const timer =
+    options.durationMs === undefined ? undefined : systemClock.after(options.durationMs, () => over.abort());
+  const signal = AbortSignal.any([stopped, over.signal]);
+  const screen = { out: options.json ? process.stderr : process.stdout, input: process.stdin };
+  const tunnels = scenario?.tunnels ?? options.labTunnels;
+  const watching = watchLab(lab, screen, { clock: systemClock, tunnels, signal, quit: () => over.abort() });
+  let report: ScenarioReport | undefined;
+  try {
+    if (scenario !== undefined) {
+      report = await play(lab, scenario, signal);
+      if (options.durationMs === undefined) over.abort();
+    }
+    await watching;
+    const connections = await lab.connections();
+    const { unsent } = await lab.stop();
+    if (scenario && report) process.stderr.write(outcomeOf(scenario, report));
+    if (options.json) {
+      const result = {
+        connections: connections.map(({ metadata, status = {} }) => ({
+          ...{ namespace: metadata.namespace, name: metadata.name, status },
+        })),
+        ...(scenario && report && { scenario: { name: scenario.name, ok: report.ok, failures: report.failures } }),
+        unsent,
+      };
+      process.stdout.write(`${JSON.stringify(result)}\n`);
+    }
+    return report?.ok === false || unsent > 0 ? 1 : 0;
+  } finally {
+    timer?.cancel();
+    over.abort();
+    await lab.stop();
+  }
 };
+
+function startLab(options: Parameters<typeof run>[0], scenario: Scenario | undefined, log: Logger): Promise<Lab> {
+  const ping = pingFromOptions(options);
+  const labOptions: LabOptions = {
+    tunnels: options.labTunnels,
+    replicas: options.labReplicas,
+    ping,
+    functions: {
+      updateStatusIntervalMs: options.pingUpdateStatusIntervalMs,
+      gatewaySilentAfterMs: options.gatewaySilentAfterMs,
+    },
+    ...(scenario && { tunnels: scenario.tunnels, ping: scenario.ping, functions: scenario.functions }),
+    log,
+  };
+  return options.parts === 'real' ? startRealLab(labOptions) : startEmbeddedLab(labOptions);
+}
+
+function outcomeOf({ name, expectations }: Scenario, { ok, failures }: ScenarioReport): string {
+  const verdict = ok ? `all ${expectations.length} expectations were met` : failures.join(`\nscenario ${name}: `);
+  return `scenario ${name}: ${verdict}\n`;
+}
+
+/** Ends early, without a report, when the lab does. */
+async function play(lab: Lab, scenario: Scenario, signal: AbortSignal): Promise<ScenarioReport | undefined> {
+  try {
+    return await runScenario(lab, scenario, { clock: systemClock, signal, graceMs: SCENARIO_GRACE_MS });
+  } catch (error) {
+    if (signal.aborted) return undefined;
+    throw error;
+  }
+}

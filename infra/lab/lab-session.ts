@@ -1,0 +1,108 @@
+import { emitKeypressEvents } from 'node:readline';
+import { CATALOG } from '../../functions/catalog.ts';
+import type { Connection } from '../../shared/domain/connection.ts';
+import { interfaceIdOf, MAX_TUNNELS } from '../../shared/domain/tunnel-interface.ts';
+import type { Clock } from '../../shared/ports/clock.ts';
+import type { Lab } from './lab.ts';
+import { labChanges, labTable } from './lab-view.ts';
+
+const REDRAW_MS = 250;
+const CLEAR = '\u001b[H\u001b[J';
+
+export type LabScreen = {
+  readonly out: NodeJS.WriteStream;
+  /** Keys are read from it where it is a terminal. */
+  readonly input: NodeJS.ReadStream;
+};
+
+/**
+ * Shows a lab until `signal` aborts: a live table with keys on a terminal, a line a change elsewhere.
+ *
+ * @param quit - called when the user has had enough
+ */
+export async function watchLab(
+  lab: Lab,
+  { out, input }: LabScreen,
+  options: { readonly clock: Clock; readonly tunnels: number; readonly signal: AbortSignal; readonly quit: () => void },
+): Promise<void> {
+  const { clock, signal } = options;
+  const keys = out.isTTY && input.isTTY ? labKeys(lab, input, options) : undefined;
+  const startedMs = clock.monotonicMs();
+  let shown: readonly Connection[] = [];
+  try {
+    for (let isLast = false; !isLast; ) {
+      isLast = signal.aborted; // one more look at what has come of the last step
+      const connections = await lab.connections();
+      const elapsed = `${((clock.monotonicMs() - startedMs) / 1_000).toFixed(1)}s`;
+      if (out.isTTY)
+        out.write(`${CLEAR}wg-keepalive lab, ${elapsed}\n\n${labTable(connections)}\n${keys?.help() ?? ''}`);
+      else for (const line of labChanges(shown, connections)) out.write(`${elapsed.padStart(7)} ${line}\n`);
+      shown = connections;
+      await clock.sleep(REDRAW_MS, signal).catch(() => {});
+    }
+  } finally {
+    keys?.close();
+  }
+}
+
+/** Cut and restore by number, scale, crash a function, quit. */
+function labKeys(
+  lab: Lab,
+  input: NodeJS.ReadStream,
+  { tunnels: initial, quit }: { readonly tunnels: number; readonly quit: () => void },
+) {
+  const cut = new Set<string>();
+  let tunnels = initial;
+  let said = '';
+
+  async function onKey(key: string): Promise<string> {
+    if (/^[1-9]$/.test(key) && Number(key) <= tunnels) return toggle(interfaceIdOf(Number(key) - 1));
+    if (key === '+' || key === '-') return scale(tunnels + (key === '+' ? 1 : -1));
+    if (key === 'c') {
+      for (const { manifest } of CATALOG) await lab.crash(manifest.name);
+      return 'one replica of every function was killed and started anew';
+    }
+    if (key === 'q' || key === '\u0003') quit();
+    return said;
+  }
+
+  async function toggle(interfaceId: string): Promise<string> {
+    if (cut.delete(interfaceId)) {
+      await lab.restore(interfaceId);
+      return `${interfaceId} restored`;
+    }
+    cut.add(interfaceId);
+    await lab.cut(interfaceId);
+    return `${interfaceId} cut`;
+  }
+
+  async function scale(wanted: number): Promise<string> {
+    if (wanted < 1 || wanted > MAX_TUNNELS) return `1 to ${MAX_TUNNELS} tunnels`;
+    tunnels = wanted;
+    await lab.scale(wanted);
+    return `${wanted} tunnels`;
+  }
+
+  const listener = (text: string | undefined, key: { readonly sequence?: string }) => {
+    onKey(text ?? key.sequence ?? '').then(
+      (what) => {
+        said = what;
+      },
+      (error: Error) => {
+        said = error.message;
+      },
+    );
+  };
+  emitKeypressEvents(input);
+  input.setRawMode(true);
+  input.resume();
+  input.on('keypress', listener);
+  return {
+    help: () => `1–9 cut or restore a tunnel   + − scale   c crash a replica of every function   q quit\n${said}\n`,
+    close() {
+      input.off('keypress', listener);
+      input.setRawMode(false);
+      input.pause();
+    },
+  };
+}

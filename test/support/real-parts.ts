@@ -48,6 +48,7 @@ const machineNeeds = {
     remedy: 'apt-get install nftables, and root',
   },
   go: { probe: () => onPath('go'), remedy: 'install Go and put its bin folder on PATH (apt-get install golang-go)' },
+  curl: { probe: () => onPath('curl'), remedy: 'apt-get install curl' },
   openssl: { probe: () => onPath('openssl'), remedy: 'apt-get install openssl' },
   tcpdump: { probe: () => onPath('tcpdump'), remedy: 'apt-get install tcpdump' },
   faketime: { probe: () => onPath('faketime'), remedy: 'apt-get install faketime libfaketime' },

@@ -130,6 +130,7 @@ await describeReal('gateway.sh of docker-compose.yml', ['openssl', 'curl', 'netn
     await exec('sh', [join(scripts, 'prepare.sh'), folder]);
     server = cleanUp.use(await NetworkNamespace.open('server', join(folder, 'server.log')));
     client = cleanUp.use(await NetworkNamespace.open('client', join(folder, 'client.log')));
+    cleanUp.defer(() => Promise.all([server, client].map(removeTunnels)).then(() => {}));
     await server.exec('ip', [...'link add eth0 type veth peer name eth0 netns'.split(' '), `${client.pid}`]);
     await server.exec('ip', ['-batch', '-'], 'address add 10.18.0.1/30 dev eth0\nlink set eth0 up\n');
     await client.exec('ip', ['-batch', '-'], 'address add 10.18.0.2/30 dev eth0\nlink set eth0 up\n');
@@ -150,6 +151,13 @@ await describeReal('gateway.sh of docker-compose.yml', ['openssl', 'curl', 'netn
         PROGRAM: program,
       },
     });
+  }
+
+  /** A container ends with all that is in it; here wireguard-go would outlive the gateway, and ends with its interface. */
+  async function removeTunnels(namespace: NetworkNamespace): Promise<void> {
+    for (const name of ['liqo-tunnel', 'liqo-tunnel1']) {
+      await namespace.exec('ip', ['link', 'delete', name]).catch(() => {}); // it may not have got that far
+    }
   }
 
   async function upTunnels(namespace: NetworkNamespace): Promise<number> {

@@ -3,7 +3,6 @@ import { connectionAggregate } from '../../functions/connection-aggregate/handle
 import { tunnelStatus } from '../../functions/tunnel-status/handler.ts';
 import { systemClock } from '../adapters/system-clock.ts';
 import type { FunctionSettings } from '../domain/function-settings.ts';
-import type { RecordedMessage } from '../domain/recorded-message.ts';
 import type { ReplayStep, ReplaySummary } from '../domain/replay-step.ts';
 import { formatStep, formatSummary } from '../domain/replay-text.ts';
 import { pacer } from '../runtime/pace.ts';
@@ -29,53 +28,58 @@ export class ReplayDigest {
 
 export type TimelineOptions = {
   readonly settings: FunctionSettings;
+  /** Times as fast as it happened. */
   readonly speed: number;
-  readonly json: boolean;
-  readonly output: LineOutput;
   readonly stop: AbortSignal;
-  /** Sees every step as well. */
-  readonly onStep?: (step: ReplayStep) => void;
-  /** Called after each batch of events. */
-  readonly onBatch?: (batch: readonly RecordedMessage[]) => Promise<void>;
 };
 
-/** Runs the window through the functions and writes each step; the same window writes the same bytes. */
-export async function replayTimeline(
+/** Runs the window through the functions; `onBatch` is called whenever it waits, and at the end of each batch. */
+export async function runTimeline(
   source: ReplaySource,
-  { settings, speed, json, output, stop, onStep, onBatch }: TimelineOptions,
+  options: TimelineOptions & {
+    readonly onStep: (step: ReplayStep) => void;
+    readonly onBatch: () => Promise<void>;
+  },
 ): Promise<ReplaySummary> {
-  const digest = new ReplayDigest();
-  const replay = new Replay({
-    ...REPLAYED_FUNCTIONS,
-    settings,
-    onStep: (step) => {
-      digest.step(step);
-      output.line(json ? JSON.stringify(step) : formatStep(step));
-      onStep?.(step);
-    },
-  });
+  const { settings, speed, stop, onStep, onBatch } = options;
+  const replay = new Replay({ ...REPLAYED_FUNCTIONS, settings, onStep });
   const pace = pacer(systemClock, speed);
-  const progress = new ReplayProgress(systemClock);
+  const progress = speed === Number.POSITIVE_INFINITY ? new ReplayProgress(systemClock) : undefined;
   for await (const batch of source.messages('OBSERVATIONS', stop)) {
     for (const message of batch) {
       const due = pace(message.storedAtUnixMs, stop);
       if (due !== undefined) {
-        await output.flush();
+        await onBatch();
         await due;
       }
       if (stop.aborted) break;
       await replay.take(message);
     }
-    await onBatch?.(batch);
-    await output.flush();
-    if (speed === Number.POSITIVE_INFINITY) progress.took(batch);
+    await onBatch();
+    progress?.took(batch);
     if (stop.aborted) break;
   }
-  progress.end();
-  const summary = replay.summary();
+  progress?.end();
+  return replay.summary();
+}
+
+/** Writes each step and what it comes to; the same window writes the same bytes. */
+export async function replayTimeline(
+  source: ReplaySource,
+  options: TimelineOptions & { readonly json: boolean; readonly output: LineOutput },
+): Promise<void> {
+  const { json, output } = options;
+  const digest = new ReplayDigest();
+  const summary = await runTimeline(source, {
+    ...options,
+    onStep: (step) => {
+      digest.step(step);
+      output.line(json ? JSON.stringify(step) : formatStep(step));
+    },
+    onBatch: () => output.flush(),
+  });
   const value = digest.end(summary);
   if (json) output.line(JSON.stringify({ summary, digest: value }));
   else for (const line of ['', ...formatSummary(summary), `digest ${value}`]) output.line(line);
   await output.flush();
-  return summary;
 }

@@ -47,6 +47,9 @@ export type ReplayStep = {
   readonly shows?: ConnectionView;
 };
 
+/** The uid of a Connection that the window does not name. */
+export const ASSUMED_UID = 'assumed';
+
 /** What a replay comes to. */
 export type ReplaySummary = {
   readonly events: number;

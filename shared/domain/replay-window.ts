@@ -46,6 +46,9 @@ export function windowNeedsEnd({ from, to }: ReplayWindow): boolean {
 /** Where a message stands: the first one that is `after` ends the window, so order is all that counts. */
 export type Position = 'before' | 'inside' | 'after';
 
+/** What was made of the last events of a window is in other streams a little later. */
+const DECIDED_AFTER_MS = 60_000;
+
 /**
  * Holds messages of one stream, in their order, against a window. A window by sequence (which counts OBSERVATIONS) does
  * not bound other streams.
@@ -65,7 +68,9 @@ export function windowFilter({ from, to }: ReplayWindow, endUnixMs: number): (me
 
 function isPast({ stream, sequence, storedAtUnixMs }: RecordedMessage, bound: FixedBound, orAt: boolean): boolean {
   if (bound.kind === 'sequence' && stream !== 'OBSERVATIONS') return orAt;
-  const [place, limit] = bound.kind === 'sequence' ? [sequence, bound.sequence] : [storedAtUnixMs, bound.unixMs];
+  const graceMs = stream === 'OBSERVATIONS' || orAt ? 0 : DECIDED_AFTER_MS;
+  const [place, limit] =
+    bound.kind === 'sequence' ? [sequence, bound.sequence] : [storedAtUnixMs, bound.unixMs + graceMs];
   return orAt ? place >= limit : place > limit;
 }
 

@@ -21,9 +21,6 @@ export type ExportCounts = {
   readonly connections: number;
 };
 
-/** What was decided about the last event of a window is published after it, but hardly later than this. */
-const DECISIONS_AFTER_MS = 60_000;
-
 /**
  * Writes a window of OBSERVATIONS, the decisions made meanwhile, the announcements of the gateways and the Connections.
  *
@@ -70,7 +67,7 @@ export async function exportWindow(
   const meanwhile: ReplayWindow = {
     ...(only && { connection: only }),
     from: { kind: 'time', unixMs: first ?? 0 },
-    to: { kind: 'time', unixMs: last + DECISIONS_AFTER_MS },
+    to: { kind: 'time', unixMs: last },
   };
   const decisions = await copy((await open(meanwhile)).messages('DECISIONS', signal), note);
   const announced = await open(only ? { connection: only } : {});

@@ -7,6 +7,7 @@ import { connectionOf, type Listed, OBSERVATION_TYPE, type TunnelEvent } from '.
 import { missingBefore } from '../domain/observation-gaps.ts';
 import type { RecordedMessage } from '../domain/recorded-message.ts';
 import {
+  ASSUMED_UID,
   type EventPlace,
   finalConnections,
   type ReplayStep,
@@ -27,8 +28,6 @@ export type ReplayOptions = {
   readonly onStep: (step: ReplayStep) => void;
 };
 
-/** The uid of a Connection that the window does not name. */
-export const ASSUMED_UID = 'assumed';
 /** Events that no function takes are all counted; of each kind so many become steps. */
 const MAX_INVALID_STEPS = 10;
 

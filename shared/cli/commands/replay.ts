@@ -1,9 +1,12 @@
 import { createPinoLogger } from '../../adapters/pino-logger.ts';
+import type { FunctionSettings } from '../../domain/function-settings.ts';
 import type { OptionsOf, Run } from '../command-table.ts';
 import { UsageError } from '../errors.ts';
 import { LineOutput } from '../line-output.ts';
+import { replayDiff } from '../replay-diff.ts';
+import { OtherReplay } from '../replay-diff-with.ts';
 import { openSource, type ReplaySource, reportingFaults } from '../replay-source.ts';
-import { replayTimeline } from '../replay-timeline.ts';
+import { replayTimeline, runTimeline } from '../replay-timeline.ts';
 import { functionSettingsOf, variantsOf } from '../replay-variants.ts';
 import { replayWhatIf } from '../replay-what-if.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
@@ -37,14 +40,35 @@ export const run: Run<'replay'> = async (options) => {
   });
 };
 
-async function timeline(
-  source: ReplaySource,
-  { replaySpeed, json }: OptionsOf<'replay'>,
-  { output, stop }: { readonly output: LineOutput; readonly stop: AbortSignal },
-): Promise<number> {
+type Ends = { readonly output: LineOutput; readonly stop: AbortSignal };
+
+async function timeline(source: ReplaySource, options: OptionsOf<'replay'>, ends: Ends): Promise<number> {
+  const { replaySpeed: speed, json, diff, diffWith, replayTo } = options;
   const settings = functionSettingsOf(source.settings);
-  await replayTimeline(source, { settings, speed: replaySpeed, json, output, stop });
+  if (diff) return replayDiff(source, { ...ends, settings, json, endsEarly: replayTo !== undefined });
+  if (diffWith !== undefined) return timelineAgainst(source, diffWith, settings, ends);
+  await replayTimeline(source, { ...ends, settings, speed, json });
   return 0;
+}
+
+async function timelineAgainst(
+  source: ReplaySource,
+  path: string,
+  settings: FunctionSettings,
+  { output, stop }: Ends,
+): Promise<number> {
+  const other = await OtherReplay.open(path);
+  const summary = await runTimeline(source, {
+    ...{ settings, stop, speed: Number.POSITIVE_INFINITY },
+    onStep: (step) => other.step(step),
+    onBatch: async () => {
+      await other.compare(output);
+      await output.flush();
+    },
+  });
+  const differs = await other.finish(output, summary);
+  await output.flush();
+  return differs ? 1 : 0;
 }
 
 function refuseContradictions({ settingChanges, settingSweep, follow, diff, diffWith, replayTo }: OptionsOf<'replay'>) {

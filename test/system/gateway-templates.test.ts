@@ -115,6 +115,17 @@ await describeReal('the gateway templates', ['helm', 'go'], () => {
       expect(containersOf(gateway).filter((container) => 'readinessProbe' in container)).toEqual([]);
     });
 
+    it('start without the Secrets of the keepalive: what it lacks must not keep the tunnels down', async () => {
+      const { spec } = await renderForGateway(await templateFor(mode), gatewayWith([51840]));
+      const { volumes = [] } = podOf({ apiVersion: 'apps/v1', kind: 'Deployment', ...spec.deployment }) as PodSpec;
+      const ours = volumes.filter(({ name }) => name.startsWith('nats'));
+      expect(ours.map(({ name, secret }) => ({ name, secret }))).toMatchObject([
+        { name: 'nats', secret: { secretName: 'wg-keepalive-nats-gateway', optional: true } },
+        { name: 'nats-ca', secret: { optional: true } },
+        { name: 'nats-client', secret: { optional: true } },
+      ]);
+    });
+
     it('replace the one pod of a gateway, never run two', async () => {
       const gateway = await renderForGateway(await templateFor(mode), gatewayWith([51840]));
       expect(gateway.spec.deployment.spec).toMatchObject({ replicas: 1, strategy: { type: 'Recreate' } });
@@ -133,6 +144,11 @@ await describeReal('the gateway templates', ['helm', 'go'], () => {
     const { args } = containerOf(await renderForGateway(await templateFor(mode), gatewayWith(ports)), 'wireguard');
     expect(args.filter((arg) => arg.includes('port'))).toEqual([flag]);
     expect(args.includes('--endpoint-address=192.0.2.7')).toBe(mode === 'client');
+  });
+
+  it('keep the Service open to a pod whose keepalive is not ready', async () => {
+    const { spec } = await renderForGateway(await templateFor('server'), gatewayWith([51840]));
+    expect(spec.service?.spec).toMatchObject({ publishNotReadyAddresses: true });
   });
 
   it('leave out of the Service what the GatewayServer does not say', async () => {

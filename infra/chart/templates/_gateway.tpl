@@ -126,7 +126,8 @@ spec:
       volumes:
         - { name: ipc, emptyDir: {} }
         - { name: wireguard-config, secret: { secretName: {{ "{{ .SecretName }}" | quote }} } }
-        {{- include "wg-keepalive.natsVolumes" (dict "root" .root "user" "gateway") | nindent 8 }}
+        # The tunnels come first: without its Secrets the keepalive measures, and waits for them.
+        {{- include "wg-keepalive.natsVolumes" (dict "root" .root "user" "gateway" "optional" true) | nindent 8 }}
 {{- end }}
 
 {{- /*

@@ -55,17 +55,20 @@ seccompProfile: { type: RuntimeDefault }
 {{- end }}
 {{- end }}
 
-{{- /* Takes a dict of "root" and "user", the name of the NATS user. */ -}}
+{{- /*
+Takes a dict of "root" and "user", the name of the NATS user, and "optional": whether the pod starts without the Secrets.
+*/ -}}
 {{- define "wg-keepalive.natsVolumes" -}}
+{{- $optional := .optional | default false }}
 {{- with .root.Values.nats }}
 {{- if .credentials.enabled }}
-- { name: nats, secret: { secretName: {{ .credentials.secretPrefix }}{{ $.user }}, defaultMode: 288 } }
+- { name: nats, secret: { secretName: {{ .credentials.secretPrefix }}{{ $.user }}, defaultMode: 288, optional: {{ $optional }} } }
 {{- end }}
 {{- if .tls.caSecret }}
-- { name: nats-ca, secret: { secretName: {{ .tls.caSecret }}, defaultMode: 288 } }
+- { name: nats-ca, secret: { secretName: {{ .tls.caSecret }}, defaultMode: 288, optional: {{ $optional }} } }
 {{- end }}
 {{- if .tls.clientSecret }}
-- { name: nats-client, secret: { secretName: {{ .tls.clientSecret }}, defaultMode: 288 } }
+- { name: nats-client, secret: { secretName: {{ .tls.clientSecret }}, defaultMode: 288, optional: {{ $optional }} } }
 {{- end }}
 {{- end }}
 {{- end }}

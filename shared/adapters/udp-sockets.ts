@@ -26,15 +26,18 @@ export class UdpSockets implements DatagramSockets {
       onMessage(bytes, from);
     };
     const fail = (error: NodeJS.ErrnoException) => onError(codeOf(error));
-    await using opened = new AsyncDisposableStack();
-    const connected = opened.adopt(newSocket(local, true), closeSocket);
-    await bind(connected, local);
-    await connect(connected, peer);
-    const stray = opened.adopt(newSocket(local, true), closeSocket);
-    await bind(stray, local);
-    stray.setRecvBufferSize(STRAY_BUFFER_BYTES);
+    const connected = newSocket(local, true);
+    const stray = newSocket(local, true);
+    try {
+      await bind(connected, local);
+      await connect(connected, peer);
+      await bind(stray, local);
+      stray.setRecvBufferSize(STRAY_BUFFER_BYTES);
+    } catch (error) {
+      await Promise.all([closeSocket(connected), closeSocket(stray)]);
+      throw error;
+    }
     for (const socket of [connected, stray]) socket.on('error', fail).on('message', receive);
-    opened.move();
     return new TunnelSocket(connected, stray, peer);
   }
 
@@ -107,7 +110,8 @@ async function assertFree(local: Endpoint): Promise<void> {
 }
 
 function newSocket({ address }: Endpoint, reuseAddr: boolean): Socket {
-  return createSocket({ type: isIP(address) === 6 ? 'udp6' : 'udp4', lookup: numericOnly, reuseAddr });
+  const socket = createSocket({ type: isIP(address) === 6 ? 'udp6' : 'udp4', lookup: numericOnly, reuseAddr });
+  return socket.on('error', () => {}); // an error that nobody waits for must not end the process
 }
 
 async function bind(socket: Socket, { address, port }: Endpoint): Promise<void> {

@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { engineThread } from '../adapters/engine-thread.ts';
+import { readInterfaceBytes } from '../adapters/interface-bytes.ts';
 import { connectionNameOf } from '../domain/connection.ts';
 import type { PingSettings } from '../domain/ping-settings.ts';
 import type { TunnelEndpoint } from '../domain/tunnel-interface.ts';
 import type { ProbeSnapshot, Sighting } from '../domain/tunnel-probe.ts';
-import type { Clock } from '../ports/clock.ts';
+import type { Clock, Timer } from '../ports/clock.ts';
 import type { DatagramSockets } from '../ports/datagram-socket.ts';
 import type { EventBus } from '../ports/event-bus.ts';
 import type { EngineReport, EngineSnapshot, PingEngine, StartEngine } from '../ports/ping-engine.ts';
@@ -62,6 +63,7 @@ const FLUSH_TIMEOUT_MS = 8_000;
 /** Saves a wake-up of this thread for most observations; changes of value do not wait. */
 const THREAD_BATCH_MS = 50;
 const LOG_PERIOD_MS = 60_000;
+const READ_BYTES_EVERY_MS = 5_000;
 
 export function startGateway(options: GatewayOptions, ports: GatewayPorts): Gateway {
   return new RunningGateway(options, ports);
@@ -77,6 +79,8 @@ class RunningGateway implements Gateway {
   readonly #engine: PingEngine;
   readonly #views = new Map<string, ProbeSnapshot>();
   #interfaces: readonly string[];
+  #isStopped = false;
+  #byteTimer: Timer | undefined;
 
   constructor(options: GatewayOptions, ports: GatewayPorts) {
     const { namespace, name, mode, remoteClusterId, gatewayUid, tunnels, settings, suspectIntervalMs, runId } = options;
@@ -108,6 +112,7 @@ class RunningGateway implements Gateway {
       (report) => this.#onReport(report),
     );
     this.failed = this.#engine.failed;
+    if (sockets === undefined) void this.#readBytes();
   }
 
   tunnels(): readonly TunnelView[] {
@@ -125,10 +130,21 @@ class RunningGateway implements Gateway {
   }
 
   async stop(flushTimeoutMs: number = FLUSH_TIMEOUT_MS): Promise<{ readonly unsent: number }> {
+    this.#isStopped = true;
+    this.#byteTimer?.cancel();
     await this.#engine.stop();
     const unsent = await this.#sender.close(flushTimeoutMs);
     if (unsent > 0) this.#log.error({ unsent }, 'stopped with observations that the bus did not take');
     return { unsent };
+  }
+
+  async #readBytes(): Promise<void> {
+    for (const interfaceId of this.#interfaces) {
+      const bytes = await readInterfaceBytes(interfaceId);
+      if (bytes !== undefined) this.#meter.onBytes(interfaceId, bytes);
+    }
+    if (this.#isStopped) return;
+    this.#byteTimer = this.#ports.clock.after(READ_BYTES_EVERY_MS, () => void this.#readBytes());
   }
 
   #onReport({ sightings, snapshot }: EngineReport): void {

@@ -129,9 +129,10 @@ export class TunnelProbe {
     return this.#value;
   }
 
-  /** Neither has a PONG ever come, nor does this side fail to send. */
+  /** No PONG has ever come, and nothing on this side stands in the way of one. */
   get isMute(): boolean {
-    return this.#lastPong === undefined && this.#sendError === undefined;
+    const isSending = this.#sendError === undefined || this.#sendError === 'ECONNREFUSED';
+    return this.#lastPong === undefined && isSending;
   }
 
   /** When something is due next: a PING or a verdict. */

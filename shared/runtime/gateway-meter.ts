@@ -54,6 +54,12 @@ export class GatewayMeter {
     this.#aggregate(tunnels);
   }
 
+  /** What the kernel has counted of one interface since it was made. */
+  onBytes(interfaceId: string, { received, transmitted }: { received: number; transmitted: number }): void {
+    this.#growth('liqo_peer_receive_bytes_total', interfaceId, received);
+    this.#growth('liqo_peer_transmit_bytes_total', interfaceId, transmitted);
+  }
+
   /** Of something that only grows: `count` in all. */
   total(name: MetricName, count: number): void {
     this.#total(name, {}, count);
@@ -115,6 +121,14 @@ export class GatewayMeter {
       this.#sendErrorCodes.delete(interfaceId);
     }
     this.#known = interfaces;
+  }
+
+  /** Interfaces share the peer's series: what one has counted before this run began is not the peer's. */
+  #growth(name: MetricName, interfaceId: string, count: number): void {
+    const key = `${name} ${interfaceId}`;
+    const former = this.#totals.get(key) ?? count;
+    this.#totals.set(key, count);
+    this.#meter.count(name, this.#peer, count >= former ? count - former : count);
   }
 
   #remove(name: MetricName, labels: Labels): void {

@@ -24,7 +24,7 @@ export default defineConfig({
   },
   platform: 'node',
   external: [/^node:/],
-  transform: { target: 'node24' },
+  transform: { target: 'node22.19' },
   output: {
     dir: join(root, 'dist'),
     format: 'esm',

@@ -4,15 +4,16 @@
  * an older one would end with a syntax error that helps nobody.
  */
 
-const OLDEST_NODE = 24;
+const OLDEST_NODE = [22, 19] as const;
 const EXIT_FAILED = 1;
 const EXIT_NOT_STARTED = 2;
 /** For what is still open once the command is done: it must not keep the process. */
 const EXIT_TIMEOUT_MS = 1_000;
 
-if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
+const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1])) {
   process.stderr.write(
-    `wg-keepalive: this is Node ${process.versions.node} (${process.execPath}), ${OLDEST_NODE} or newer is needed: ` +
+    `wg-keepalive: this is Node ${process.versions.node} (${process.execPath}), ${OLDEST_NODE.join('.')} or newer is needed: ` +
       'put one on PATH, or run it by npx in a checkout after npm ci, which brings its own\n',
   );
   process.exitCode = EXIT_NOT_STARTED;

@@ -132,6 +132,8 @@ const IPV6 = /(?<![\w:.])(?:[0-9a-f]{0,4}:){3,7}[0-9a-f]{0,4}(?![\w:])/gi;
 
 /** Whole words only: a cluster called `a` must not tear all text to pieces. Longer names first. */
 function patternOf(names: Iterable<string>): RegExp {
-  const sorted = [...names].sort((a, b) => b.length - a.length).map(RegExp.escape);
+  const sorted = [...names]
+    .sort((a, b) => b.length - a.length)
+    .map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
   return sorted.length === 0 ? /(?!)/g : new RegExp(`(?<![A-Za-z0-9])(?:${sorted.join('|')})(?![A-Za-z0-9])`, 'g');
 }

@@ -123,7 +123,7 @@ describe('the package, packed and installed elsewhere', () => {
     const { code, stdout, stderr } = await end(program, ['--help'], { NODE_OPTIONS: preload });
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     const { engines } = JSON.parse(await readFile(join(installed, 'package.json'), 'utf8'));
-    expect(engines).toEqual({ node: '>=24' });
-    expect(stderr).toMatch(/^wg-keepalive: this is Node 20\.19\.0 \(.+\), 24 or newer is needed: /);
+    expect(engines).toEqual({ node: '>=22.19' });
+    expect(stderr).toMatch(/^wg-keepalive: this is Node 20\.19\.0 \(.+\), 22\.19 or newer is needed: /);
   });
 });

@@ -1,7 +1,6 @@
 import { startEmbeddedLab } from '../../../infra/lab/embedded-lab.ts';
 import type { Lab, LabOptions } from '../../../infra/lab/lab.ts';
 import { watchLab } from '../../../infra/lab/lab-session.ts';
-import { startRealLab } from '../../../infra/lab/real-lab.ts';
 import { runScenario, type ScenarioReport } from '../../../infra/lab/run-scenario.ts';
 import { readScenario, type Scenario } from '../../../infra/lab/scenario.ts';
 import { createPinoLogger } from '../../adapters/pino-logger.ts';
@@ -55,7 +54,7 @@ export const run: Run<'lab'> = async (options) => {
   }
 };
 
-function startLab(options: Parameters<typeof run>[0], scenario: Scenario | undefined, log: Logger): Promise<Lab> {
+async function startLab(options: Parameters<typeof run>[0], scenario: Scenario | undefined, log: Logger): Promise<Lab> {
   const ping = pingFromOptions(options);
   const labOptions: LabOptions = {
     tunnels: options.labTunnels,
@@ -68,7 +67,9 @@ function startLab(options: Parameters<typeof run>[0], scenario: Scenario | undef
     ...(scenario && { tunnels: scenario.tunnels, ping: scenario.ping, functions: scenario.functions }),
     log,
   };
-  return options.parts === 'real' ? startRealLab(labOptions) : startEmbeddedLab(labOptions);
+  if (options.parts === 'embedded') return startEmbeddedLab(labOptions);
+  const { startRealLab } = await import('../../../infra/lab/real-lab.ts');
+  return startRealLab(labOptions);
 }
 
 function outcomeOf({ name, expectations }: Scenario, { ok, failures }: ScenarioReport): string {

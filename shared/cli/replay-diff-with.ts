@@ -41,12 +41,12 @@ export class OtherReplay {
     for (const step of pending) {
       for (;;) {
         const head = this.#head;
-        if (head === undefined || 'summary' in head || head.sequence > step.sequence) {
+        if (head === undefined || 'summary' in head || order(head, step) > 0) {
           this.#tell(output, `only here   ${formatStep(step)}`);
           break;
         }
         await this.#next();
-        if (head.sequence < step.sequence) {
+        if (order(head, step) < 0) {
           this.#tell(output, `only there  ${formatStep(head)}`);
           continue;
         }
@@ -83,6 +83,16 @@ export class OtherReplay {
     const { value, done } = await this.#lines.next();
     this.#head = done ? undefined : value;
   }
+}
+
+/** By event, and of one event in the order in which a replay tells its steps. */
+function order(a: ReplayStep, b: ReplayStep): number {
+  return a.sequence - b.sequence || rank(a) - rank(b);
+}
+
+function rank({ kind, function: name }: ReplayStep): number {
+  if (name === 'connection-aggregate') return 3;
+  return kind === 'assumed' ? 0 : kind === 'missing' ? 1 : 2;
 }
 
 /** Numbers of steps shift where one is more or less: that is told once, not for all that follow. */

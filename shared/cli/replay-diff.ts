@@ -70,7 +70,10 @@ async function compare(
     },
   });
   const recorded = upTo(source.messages('DECISIONS', stop));
+  let firstAt: number | undefined;
+  let lastAt = 0;
   const take = (message: RecordedMessage) => {
+    if (message.storedAtUnixMs < (firstAt ?? 0)) return;
     decisions.decision(message);
     aggregates.decision(message);
   };
@@ -82,16 +85,24 @@ async function compare(
       trails.event(message);
       await replay.take(message);
     }
-    const now = batch.at(-1)?.storedAtUnixMs ?? 0;
-    await recorded(now, take);
-    await note(decisions.settle(now));
+    firstAt ??= batch[0]?.storedAtUnixMs;
+    lastAt = Math.max(lastAt, batch.at(-1)?.storedAtUnixMs ?? 0);
+    await recorded(lastAt, take);
+    await note(decisions.settle(lastAt));
     progress.took(batch);
   }
   await recorded(Number.POSITIVE_INFINITY, take);
   progress.end();
-  await note([...decisions.finish(), ...aggregates.finish()]);
+  await note([...decisions.finish(), ...aggregates.finish(lastAt)]);
   const summary = replay.summary();
-  await note(await diffConnections(source, summary, { trails, troubled, endsEarly }));
+  await note(
+    await diffConnections(source, summary, {
+      trails,
+      troubled,
+      endsEarly,
+      shiftOf: (tunnel) => decisions.shiftOf(tunnel),
+    }),
+  );
   return { same: decisions.same, events: summary.events };
 }
 

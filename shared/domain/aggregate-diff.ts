@@ -38,8 +38,10 @@ export class AggregateDiff {
     }
   }
 
-  finish(): readonly Difference[] {
-    return [...this.#trouble, ...[...this.#connections].flatMap(([about, values]) => compare(about, values))];
+  /** @param endUnixMs - end of the window: what was decided later is about later events */
+  finish(endUnixMs: number): readonly Difference[] {
+    const compared = [...this.#connections].flatMap(([about, values]) => compare(about, values, endUnixMs));
+    return [...this.#trouble, ...compared];
   }
 
   #of(about: string): Values {
@@ -57,14 +59,15 @@ function push(list: Change[], after: unknown, at: number): void {
   if (list.at(-1)?.value !== value) list.push({ value, at });
 }
 
-function compare(about: string, { replayed, recorded, isAssumed }: Values): Difference[] {
+function compare(about: string, { replayed, recorded, isAssumed }: Values, endUnixMs: number): Difference[] {
   const differences: Difference[] = [];
   let next = 0;
   for (const { value, at } of recorded) {
     const found = replayed.findIndex((change, index) => index >= next && change.value === value);
     if (found < 0) {
       const message = `recorded as ${value} at this point, never so in the replay`;
-      differences.push({ cause: isAssumed && next === 0 ? 'window-start' : 'unexplained', about, at, message });
+      const cause = at > endUnixMs ? 'after-window' : isAssumed && next === 0 ? 'window-start' : 'unexplained';
+      differences.push({ cause, about, at, message });
       continue;
     }
     for (const passed of replayed.slice(next, found)) {

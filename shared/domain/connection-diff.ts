@@ -1,5 +1,6 @@
 import { aggregateValue } from './aggregate.ts';
 import { type Connection, connectionKey, type TunnelEntry } from './connection.ts';
+import { type Shift, WHY } from './decision-diff.ts';
 import { foreignOwners } from './field-owners.ts';
 import type { Difference } from './replay-difference.ts';
 import type { FinalConnection } from './replay-step.ts';
@@ -11,6 +12,8 @@ export type LiveContext = {
   readonly trails: TunnelTrails;
   /** Tunnels whose writes failed: `NAMESPACE/NAME INTERFACE`. */
   readonly troubled: ReadonlySet<string>;
+  /** Why the refreshes of a tunnel came at other events than in the replay, if they did. */
+  readonly shiftOf: (tunnel: string) => Shift | undefined;
   /** The window ends before the stream does: what is live may be newer, and rightly so. */
   readonly endsEarly: boolean;
 };
@@ -43,7 +46,7 @@ function diffTunnel(
   replayed: TunnelEntry,
   live: TunnelEntry | undefined,
   { metadata }: Connection,
-  { trails, troubled, endsEarly }: LiveContext,
+  { trails, troubled, shiftOf, endsEarly }: LiveContext,
 ): Difference | undefined {
   const about = `${connection} ${replayed.interfaceID}`;
   const trail = trails.get(about);
@@ -62,8 +65,9 @@ function diffTunnel(
   const owners = foreignOwners(metadata.managedFields, replayed.interfaceID);
   if (owners.length > 0) return tell('foreign-writer', `${owners.join(', ')} owns fields of it`);
   if (isNewer(live, trail)) return tell('after-window', 'written since, from later events');
-  if (trail?.isAssumed && live.value === replayed.value && live.reason === replayed.reason) {
-    return tell('window-start', 'what was written last before the window is not known, so refreshes differ');
+  const shift = trail?.isAssumed ? 'window-start' : shiftOf(about);
+  if (shift !== undefined && live.value === replayed.value && live.reason === replayed.reason) {
+    return tell(shift, `refreshed from another event: ${WHY[shift]}`);
   }
   const behind = trail?.entries.toReversed().findIndex(({ entry }) => sameFields(entry, live)) ?? -1;
   if (behind < 0) return tell('unexplained', 'no event of the window makes it so');

@@ -1,30 +1,37 @@
 import { connectionKey } from './connection.ts';
 import { DECISION_TYPE, type Decision } from './decision.ts';
 import type { RecordedMessage } from './recorded-message.ts';
-import type { Difference } from './replay-difference.ts';
-import type { ReplayStep } from './replay-step.ts';
+import type { Difference, DifferenceCause } from './replay-difference.ts';
+import type { EventPlace, ReplayStep } from './replay-step.ts';
 
 /** A decision is published within this long after its event, however slow the API was; later it counts as not made. */
 const SETTLED_AFTER_MS = 120_000;
 
-type Told = { readonly reason: string; readonly kind: string; readonly at: number; readonly value?: string };
-type Open = Told & { readonly key: string; readonly tunnel: string; readonly after: string; readonly sequence: number };
+/** What one side says of an event. */
+type Told = { readonly kind: string; readonly reason: string; readonly value?: string; readonly after: string };
+type Pair = EventPlace & { readonly eventId: string; readonly tunnel: string; step?: Told; decision?: Told };
 
 /** Why writes of a tunnel are out of step from here on: each refresh counts from the one before. */
-type Shift = 'window-start' | 'api-trouble' | 'lateness';
+export type Shift = 'window-start' | 'api-trouble' | 'lateness';
+
+/** Ends the sentence "…: ". */
+export const WHY: Readonly<Record<Shift, string>> = {
+  'window-start': 'what was written last before the window is not known',
+  'api-trouble': 'a write before it failed, so this one came at another event',
+  lateness: 'the write before it came later, so this one did too',
+};
 
 /**
- * Holds the timeline of a replay against the DECISIONS of tunnel-status, both in their order, in bounded memory.
- * A decision and a step are the same if they are about the same event.
+ * Holds the timeline of a replay against the DECISIONS of tunnel-status, in bounded memory. A step and a decision about
+ * the same event belong together; they are judged in the order of the events, once both had time to come.
  */
 export class DecisionDiff {
-  readonly #steps = new Map<string, Open>();
-  readonly #decisions = new Map<string, Open>();
+  readonly #pairs = new Map<string, Pair>();
+  /** The window's events of late, by id. */
+  readonly #events = new Map<string, EventPlace>();
   readonly #shifts = new Map<string, Shift>();
   readonly #assumed = new Set<string>();
-  /** Ids of the window's events, with their times. */
-  readonly #events = new Map<string, number>();
-  #firstDecisionAt: number | undefined;
+  #firstDecisionAt = Number.POSITIVE_INFINITY;
   #same = 0;
   #differences: Difference[] = [];
 
@@ -33,13 +40,17 @@ export class DecisionDiff {
     return this.#same;
   }
 
-  /** An event of the window, before its steps. */
-  event({ event, storedAtUnixMs }: RecordedMessage): void {
-    if (event !== undefined) this.#events.set(event.id, storedAtUnixMs);
+  /** Why the writes of a tunnel are out of step now, if they are. */
+  shiftOf(tunnel: string): Shift | undefined {
+    return this.#shifts.get(tunnel);
   }
 
-  step(step: ReplayStep): void {
-    const { kind, connection, interfaceId, eventId } = step;
+  /** An event of the window, before its steps. */
+  event({ event, sequence, storedAtUnixMs }: RecordedMessage): void {
+    if (event !== undefined && !this.#events.has(event.id)) this.#events.set(event.id, { sequence, storedAtUnixMs });
+  }
+
+  step({ kind, reason, connection, interfaceId, eventId, after, ...step }: ReplayStep): void {
     if (connection === undefined || interfaceId === undefined) return;
     const tunnel = `${connectionKey(connection)} ${interfaceId}`;
     if (kind === 'assumed') {
@@ -48,44 +59,40 @@ export class DecisionDiff {
     }
     if (eventId === undefined || step.function !== 'tunnel-status' || (kind !== 'written' && kind !== 'listing'))
       return;
-    const after = kind === 'written' ? (step.after as { readonly value?: string }) : undefined;
-    this.#pair(
-      {
-        ...{ key: eventId, tunnel, kind, reason: step.reason, at: step.storedAtUnixMs, sequence: step.sequence },
-        ...{ after: JSON.stringify(after), ...(after?.value !== undefined && { value: after.value }) },
-      },
-      'step',
-    );
+    const pair = this.#pairOf(eventId, tunnel);
+    if (pair !== undefined) pair.step = told(kind, reason, after);
   }
 
-  /** A message of DECISIONS. */
-  decision({ event, sequence, storedAtUnixMs: at }: RecordedMessage): void {
+  /** A message of DECISIONS; those about other events than the window's are passed over. */
+  decision({ event, storedAtUnixMs }: RecordedMessage): void {
     if (event?.type !== DECISION_TYPE) return;
-    const decision = event.data as Decision;
-    if (decision.function !== 'tunnel-status' || decision.interfaceId === undefined) return;
-    this.#firstDecisionAt ??= at;
-    const { outcome, reason, namespace, connection, interfaceId, eventId: key } = decision;
-    const tunnel = `${namespace}/${connection} ${interfaceId}`;
-    const after = outcome === 'written' ? (decision.after as { readonly value?: string }) : undefined;
-    const kind = outcome === 'throttled' ? 'listing' : outcome;
-    const value = after?.value === undefined ? {} : { value: after.value };
-    this.#pair({ key, tunnel, kind, reason, at, sequence, after: JSON.stringify(after), ...value }, 'decision');
+    const {
+      function: name,
+      interfaceId,
+      namespace,
+      connection,
+      outcome,
+      reason,
+      eventId,
+      after,
+    } = event.data as Decision;
+    if (name !== 'tunnel-status' || interfaceId === undefined) return;
+    this.#firstDecisionAt = Math.min(this.#firstDecisionAt, storedAtUnixMs);
+    if (outcome === 'stale' || outcome === 'orphan') return;
+    const pair = this.#pairOf(eventId, `${namespace}/${connection} ${interfaceId}`);
+    if (pair !== undefined) pair.decision = told(outcome === 'throttled' ? 'listing' : outcome, reason, after);
   }
 
-  /** Gives up what has waited for its counterpart too long, and takes the differences found so far. */
+  /** Judges the events that are old enough, and takes the differences found so far. */
   settle(nowUnixMs: number): readonly Difference[] {
-    for (const [key, open] of this.#steps) {
-      if (open.at + SETTLED_AFTER_MS > nowUnixMs) break;
-      this.#steps.delete(key);
-      this.#undecided(open);
+    const until = nowUnixMs - SETTLED_AFTER_MS;
+    const ripe = [...this.#pairs.values()].filter(({ storedAtUnixMs }) => storedAtUnixMs <= until);
+    for (const pair of ripe.sort((a, b) => a.sequence - b.sequence)) {
+      this.#pairs.delete(pair.eventId);
+      this.#judge(pair);
     }
-    for (const [key, open] of this.#decisions) {
-      if (open.at + SETTLED_AFTER_MS > nowUnixMs) break;
-      this.#decisions.delete(key);
-      if (this.#events.has(key)) this.#unexpected(open);
-    }
-    for (const [id, at] of this.#events) {
-      if (at + 2 * SETTLED_AFTER_MS > nowUnixMs) break;
+    for (const [id, { storedAtUnixMs }] of this.#events) {
+      if (storedAtUnixMs > until) break;
       this.#events.delete(id);
     }
     const found = this.#differences;
@@ -97,76 +104,75 @@ export class DecisionDiff {
     return this.settle(Number.POSITIVE_INFINITY);
   }
 
-  #pair(open: Open, side: 'step' | 'decision'): void {
-    const [mine, theirs] = side === 'step' ? [this.#steps, this.#decisions] : [this.#decisions, this.#steps];
-    const other = theirs.get(open.key);
-    if (other === undefined) {
-      mine.set(open.key, open);
-      return;
-    }
-    theirs.delete(open.key);
-    if (side === 'step') this.#compare(open, other);
-    else this.#compare(other, open);
+  #pairOf(eventId: string, tunnel: string): Pair | undefined {
+    const known = this.#pairs.get(eventId);
+    const place = this.#events.get(eventId);
+    if (known !== undefined || place === undefined) return known;
+    const pair: Pair = { ...place, eventId, tunnel };
+    this.#pairs.set(eventId, pair);
+    return pair;
   }
 
-  #compare(step: Open, decision: Open): void {
-    const { tunnel } = step;
+  #judge(pair: Pair): void {
+    const { step, decision } = pair;
+    if (step !== undefined && decision !== undefined) this.#compare(pair, step, decision);
+    else if (step !== undefined) this.#undecided(pair, step);
+    else if (decision !== undefined) this.#unexpected(pair, decision);
+  }
+
+  #compare(pair: Pair, step: Told, decision: Told): void {
+    const { tunnel } = pair;
     if (decision.kind === 'failed') {
       this.#shifts.set(tunnel, 'api-trouble');
-      this.#tell('api-trouble', step, `recorded as failed (${decision.reason}): the API did not take it`);
-      return;
-    }
-    if (decision.kind !== step.kind) {
-      this.#tell('unexplained', step, `recorded as ${decision.kind} (${decision.reason}), replayed as ${step.kind}`);
-      return;
-    }
-    if (decision.after === step.after) {
+      this.#tell('api-trouble', pair, `recorded as failed (${decision.reason}): the API did not take it`);
+    } else if (decision.kind !== step.kind) {
+      this.#tell('unexplained', pair, `recorded as ${decision.kind} (${decision.reason}), replayed as ${step.kind}`);
+    } else if (decision.after === step.after) {
       this.#same += 1;
       this.#shifts.delete(tunnel);
-      return;
+    } else {
+      const cause = this.#assumed.has(tunnel) ? 'window-start' : (this.#shifts.get(tunnel) ?? 'unexplained');
+      this.#tell(cause, pair, `recorded ${decision.after}, replayed ${step.after}`);
+      // From this write on both know the same of the tunnel.
+      this.#shifts.delete(tunnel);
     }
-    const cause = this.#assumed.has(tunnel) ? 'window-start' : (this.#shifts.get(tunnel) ?? 'unexplained');
-    this.#tell(cause, step, `recorded ${decision.after}, replayed ${step.after}`);
-    // From this write on both know the same of the tunnel.
-    this.#shifts.delete(tunnel);
   }
 
   /** The replay wrote, the record does not say that anybody did. */
-  #undecided(step: Open): void {
-    const shift = this.#shifts.get(step.tunnel);
-    if (step.at < (this.#firstDecisionAt ?? Number.POSITIVE_INFINITY)) {
-      this.#tell('not-recorded', step, 'DECISIONS begin later than this');
-    } else if (shift !== undefined) {
-      this.#tell(shift, step, `no write is recorded here: ${WHY[shift]}`);
+  #undecided(pair: Pair, step: Told): void {
+    const shift = this.#shifts.get(pair.tunnel);
+    if (shift !== undefined) {
+      this.#tell(shift, pair, `no write is recorded here: ${WHY[shift]}`);
+    } else if (pair.storedAtUnixMs < this.#firstDecisionAt) {
+      this.#tell('not-recorded', pair, 'no decision as old as this is recorded');
     } else if (step.reason === 'Refresh') {
-      this.#shifts.set(step.tunnel, 'lateness');
-      this.#tell('lateness', step, 'no write is recorded here: refreshes were put off while the API was slow');
+      this.#shifts.set(pair.tunnel, 'lateness');
+      this.#tell('lateness', pair, 'no write is recorded here: refreshes were put off while the API was slow');
     } else {
-      this.#tell('unexplained', step, `a ${step.reason} to ${step.value ?? step.kind} that is not recorded`);
+      this.#tell('unexplained', pair, `a ${step.reason} to ${step.value ?? step.kind} that is not recorded`);
     }
   }
 
   /** Somebody wrote, the replay would not have. */
-  #unexpected(decision: Open): void {
-    if (['stale', 'orphan', 'throttled'].includes(decision.kind)) return;
-    const shift = this.#shifts.get(decision.tunnel);
-    if (shift !== undefined) {
-      this.#tell(shift, decision, `recorded as ${decision.kind} here, replayed as unchanged: ${WHY[shift]}`);
-    } else if (decision.kind === 'failed') {
-      this.#shifts.set(decision.tunnel, 'api-trouble');
-      this.#tell('api-trouble', decision, `recorded as failed (${decision.reason})`);
+  #unexpected(pair: Pair, decision: Told): void {
+    const shift = this.#shifts.get(pair.tunnel);
+    if (decision.kind === 'failed') {
+      this.#shifts.set(pair.tunnel, 'api-trouble');
+      this.#tell('api-trouble', pair, `recorded as failed (${decision.reason})`);
+    } else if (shift !== undefined) {
+      this.#tell(shift, pair, `recorded as ${decision.kind} here, replayed as unchanged: ${WHY[shift]}`);
     } else {
-      this.#tell('unexplained', decision, `recorded as ${decision.kind} (${decision.reason}), replayed as unchanged`);
+      this.#tell('unexplained', pair, `recorded as ${decision.kind} (${decision.reason}), replayed as unchanged`);
     }
   }
 
-  #tell(cause: Difference['cause'], { tunnel, at, key }: Open, message: string): void {
-    this.#differences.push({ cause, about: tunnel, at, message: `event ${key}: ${message}` });
+  #tell(cause: DifferenceCause, { tunnel, storedAtUnixMs: at, sequence, eventId }: Pair, message: string): void {
+    this.#differences.push({ cause, about: tunnel, at, message: `event #${sequence} ${eventId}: ${message}` });
   }
 }
 
-const WHY: Readonly<Record<Shift, string>> = {
-  'window-start': 'what was written last before the window is not known',
-  'api-trouble': 'the write before failed, so this one came at another event',
-  lateness: 'the write before came later, so this one did too',
-};
+function told(kind: string, reason: string, after: unknown): Told {
+  if (kind !== 'written') return { kind, reason, after: '' };
+  const { value } = (after ?? {}) as { readonly value?: string };
+  return { kind, reason, after: JSON.stringify(after), ...(value !== undefined && { value }) };
+}

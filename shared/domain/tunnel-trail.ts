@@ -12,12 +12,18 @@ export type WrittenEntry = { readonly entry: TunnelEntry; readonly sequence: num
 export type Trail = {
   /** What was written of the tunnel, oldest first. */
   readonly entries: readonly WrittenEntry[];
-  /** Its last events, oldest first. */
+  /** Its last PONG, what came first after it, and its last events, oldest first. */
   readonly events: readonly RecordedMessage[];
   readonly isAssumed: boolean;
 };
 
-type Tunnel = { entries: WrittenEntry[]; events: RecordedMessage[]; isAssumed: boolean };
+type Tunnel = {
+  readonly entries: WrittenEntry[];
+  /** The last PONG and the first event after it: where an outage began. */
+  readonly turn: RecordedMessage[];
+  readonly last: RecordedMessage[];
+  isAssumed: boolean;
+};
 
 /** Remembers of each tunnel what came last: enough to say where its state comes from, however long the window. */
 export class TunnelTrails {
@@ -26,7 +32,10 @@ export class TunnelTrails {
   event(message: RecordedMessage): void {
     const data = message.event?.data as Partial<TunnelEvent> | undefined;
     if (data?.interfaceId === undefined) return;
-    push(this.#of(`${data.namespace}/${data.connection} ${data.interfaceId}`).events, message, KEPT_EVENTS);
+    const { turn, last } = this.#of(`${data.namespace}/${data.connection} ${data.interfaceId}`);
+    push(last, message, KEPT_EVENTS);
+    if (data.kind === 'pong') turn.length = 0;
+    if (data.kind === 'pong' || turn.length === 1) turn.push(message);
   }
 
   step({ kind, connection, interfaceId, after, sequence, storedAtUnixMs: at }: ReplayStep): void {
@@ -38,13 +47,17 @@ export class TunnelTrails {
 
   /** @param tunnel - `NAMESPACE/NAME INTERFACE` */
   get(tunnel: string): Trail | undefined {
-    return this.#tunnels.get(tunnel);
+    const found = this.#tunnels.get(tunnel);
+    if (found === undefined) return undefined;
+    const { entries, turn, last, isAssumed } = found;
+    const [first = Number.POSITIVE_INFINITY] = last.map(({ sequence }) => sequence);
+    return { entries, isAssumed, events: [...turn.filter(({ sequence }) => sequence < first), ...last] };
   }
 
   #of(name: string): Tunnel {
     let tunnel = this.#tunnels.get(name);
     if (tunnel === undefined) {
-      tunnel = { entries: [], events: [], isAssumed: false };
+      tunnel = { entries: [], turn: [], last: [], isAssumed: false };
       this.#tunnels.set(name, tunnel);
     }
     return tunnel;

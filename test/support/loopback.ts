@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import type { CommandLine } from '../../infra/lab/network-namespace.ts';
 import type { GatewayOptions } from '../../shared/cli/gateway-run.ts';
 import type { Observation } from '../../shared/domain/observation.ts';
 import { DEFAULT_PING_SETTINGS, type PingSettings } from '../../shared/domain/ping-settings.ts';
@@ -35,9 +36,13 @@ export class GatewayProcess {
   readonly stderr: string[] = [];
   unsent: number | undefined;
 
-  /** @param prefix - command and arguments to start Node by, such as `ip netns exec NAME` or `faketime …` */
-  constructor(options: GatewayOptions, prefix: readonly string[] = [], environment: NodeJS.ProcessEnv = {}) {
-    const [command = process.execPath, ...args] = [...prefix, process.execPath, entry, JSON.stringify(options)];
+  /** @param launch - turns the command line into another that starts it elsewhere, in a network namespace say */
+  constructor(
+    options: GatewayOptions,
+    launch: (command: string, args: readonly string[]) => CommandLine = (command, args) => ({ command, args }),
+    environment: NodeJS.ProcessEnv = {},
+  ) {
+    const { command, args } = launch(process.execPath, [entry, JSON.stringify(options)]);
     this.child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...environment } });
     this.child.stderr?.on('data', (chunk) => this.stderr.push(String(chunk)));
     createInterface({ input: this.child.stdout as NodeJS.ReadableStream }).on('line', (line) => this.#take(line));

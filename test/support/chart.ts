@@ -82,6 +82,13 @@ export async function applyObject(
   });
 }
 
+/** A token of one of the release's ServiceAccounts, as the kubelet gets it for a pod. */
+export async function accountToken(client: KubernetesClient, account: string): Promise<string> {
+  const path = `/api/v1/namespaces/${NAMESPACE}/serviceaccounts/${account}/token`;
+  const body = { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} };
+  return (await client.call<{ status: { token: string } }>({ method: 'POST', path, body })).body.status.token;
+}
+
 type Discovery = {
   readonly resources: readonly { readonly name: string; readonly kind: string; readonly namespaced: boolean }[];
 };

@@ -15,7 +15,7 @@ import { silentLogger } from './silent-logger.ts';
 
 const MAX_BYTES = 16 * 1024 * 1024;
 
-/** A nats-server with TLS that lets in these users only, each with its permissions; streams as setup makes them. */
+/** A nats-server with TLS that lets in these users only, each with its permissions. */
 export class SecuredNats implements AsyncDisposable {
   readonly server: NatsServer;
   /** As `make-users.ts` leaves it: seeds and `accounts.conf`, which the server includes. */
@@ -29,7 +29,8 @@ export class SecuredNats implements AsyncDisposable {
     this.caFile = caFile;
   }
 
-  static async start(users: readonly BusUser[]): Promise<SecuredNats> {
+  /** @param options - `setUp: false` leaves it without streams */
+  static async start(users: readonly BusUser[], { setUp = true } = {}): Promise<SecuredNats> {
     const folder = await mkdtemp(join(tmpdir(), 'wg-keepalive-secured-nats-'));
     await makeUsers(folder, users);
     const { caFile, ...certificate } = await makeCertificate(folder);
@@ -37,7 +38,7 @@ export class SecuredNats implements AsyncDisposable {
     const configFile = join(folder, 'server.conf');
     await writeFile(configFile, `${base}\n${renderTls(certificate)}include "accounts.conf"\n`);
     const nats = new SecuredNats(await launchNats({ configFile }), folder, caFile);
-    await nats.#setUp();
+    if (setUp) await nats.#setUp();
     return nats;
   }
 

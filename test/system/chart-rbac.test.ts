@@ -15,7 +15,7 @@ import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gate
 import { OBSERVATION_TYPE, type Observation } from '../../shared/domain/observation.ts';
 import { gatewaySubject, observationSubject } from '../../shared/domain/subjects.ts';
 import { runReplica } from '../../shared/runtime/run-replica.ts';
-import { applyObject, NAMESPACE, renderChart } from '../support/chart.ts';
+import { accountToken, applyObject, NAMESPACE, renderChart } from '../support/chart.ts';
 import { eventually } from '../support/eventually.ts';
 import { crdFolder, KubernetesUnderTest } from '../support/kubernetes.ts';
 import { describeReal } from '../support/real-parts.ts';
@@ -108,7 +108,7 @@ await describeReal("the chart's accounts, with their own tokens", ['helm', 'etcd
     for (const name of [...FUNCTIONS, 'setup']) {
       clients.set(
         name,
-        await kubernetes.client({ user: { token: await tokenOf(kubernetes, `wg-wg-keepalive-${name}`) } }),
+        await kubernetes.client({ user: { token: await accountToken(kubernetes.admin, `wg-wg-keepalive-${name}`) } }),
       );
     }
   });
@@ -177,13 +177,6 @@ await describeReal("the chart's accounts, with their own tokens", ['helm', 'etcd
     });
   });
 });
-
-/** As the kubelet does for a pod: the TokenRequest API. */
-async function tokenOf({ admin }: KubernetesUnderTest, account: string): Promise<string> {
-  const path = `/api/v1/namespaces/${NAMESPACE}/serviceaccounts/${account}/token`;
-  const body = { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} };
-  return (await admin.call<{ status: { token: string } }>({ method: 'POST', path, body })).body.status.token;
-}
 
 /** The HTTP status, of a refusal too. */
 async function answerTo(client: KubernetesClient, request: ApiRequest): Promise<number> {

@@ -1,0 +1,152 @@
+import { mkdtempDisposable } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { seedFileOf, usersOf } from '../../infra/nats/make-users.ts';
+import { onFreePorts } from '../../infra/servers/free-port.ts';
+import { startProcess } from '../../infra/servers/process.ts';
+import { RunningServer } from '../../infra/servers/running-server.ts';
+import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-connection-store.ts';
+import type { BusUser } from '../../shared/domain/bus-user.ts';
+import type { ConnectionValue } from '../../shared/domain/connection.ts';
+import {
+  accountToken,
+  applyObject,
+  EVERYTHING,
+  type KubernetesObject,
+  NAMESPACE,
+  type PodSpec,
+  podOf,
+  renderChart,
+} from '../support/chart.ts';
+import { eventually } from '../support/eventually.ts';
+import { KubernetesUnderTest } from '../support/kubernetes.ts';
+import { type LiqoGateway, renderForGateway } from '../support/liqo-template.ts';
+import { describeReal } from '../support/real-parts.ts';
+import { SecuredNats } from '../support/secured-nats.ts';
+
+const MAIN = join(import.meta.dirname, '../../shared/cli/main.ts');
+const ACCOUNT_KINDS = ['ServiceAccount', 'ClusterRole', 'ClusterRoleBinding'];
+/** Each gateway has an end of the loopback tunnels. */
+const GATEWAYS = {
+  server: { namespace: 'liqo-tenant-milan', name: 'rome', remote: 'milan', octets: [1, 2] },
+  client: { namespace: 'liqo-tenant-rome', name: 'milan', remote: 'rome', octets: [2, 1] },
+} as const;
+type Mode = keyof typeof GATEWAYS;
+
+/**
+ * What a cluster would run, run here: the command lines of the chart, each as a process with the token of its own
+ * ServiceAccount and the NATS user of its Secret, over TLS. Only paths, addresses and ports are this machine's.
+ */
+await describeReal("the chart's processes", ['helm', 'go', 'openssl', 'nats-server', 'etcd', 'kube-apiserver'], () => {
+  const cleanUp = new AsyncDisposableStack();
+  let kubernetes: KubernetesUnderTest;
+  let nats: SecuredNats;
+  let objects: readonly KubernetesObject[];
+  let logs: string;
+
+  beforeAll(async () => {
+    logs = cleanUp.use(await mkdtempDisposable(join(tmpdir(), 'wg-keepalive-chart-run-'))).path;
+    nats = cleanUp.use(
+      await SecuredNats.start(usersOf(Object.values(GATEWAYS).map(({ namespace }) => namespace)), { setUp: false }),
+    );
+    kubernetes = cleanUp.use(await KubernetesUnderTest.start({ crds: false }));
+    const ping = { interval: '100ms', updateStatusInterval: '1s' };
+    objects = await renderChart({ ...EVERYTHING, nats: { url: nats.server.url, tls: { caSecret: 'nats-ca' } }, ping });
+    for (const name of [NAMESPACE, ...Object.values(GATEWAYS).map(({ namespace }) => namespace)]) {
+      await applyObject(kubernetes.admin, { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+    }
+    for (const object of objects.filter(({ kind }) => ACCOUNT_KINDS.includes(kind)))
+      await applyObject(kubernetes.admin, object);
+  });
+  afterAll(() => cleanUp.disposeAsync());
+
+  it('set everything up, and take the tunnels of two gateways to Connected, each with its own rights only', async () => {
+    const [job] = objects.filter(({ kind }) => kind === 'Job');
+    const setup = await startProcess(await processOf('setup', podOf(job as KubernetesObject), { role: 'setup' }));
+    expect(await setup.exited, await setup.logTail()).toEqual({ code: 0, signal: null });
+
+    await Promise.all(objects.filter(({ kind }) => kind === 'Deployment').map(startFunction));
+    await Promise.all((['server', 'client'] as const).map(startGateway));
+    for (const mode of ['server', 'client'] as const) {
+      await eventually(async () => (await statusOf(mode)) === 'Connected', `Connected at the ${mode}`, 60_000);
+    }
+  });
+
+  async function statusOf(mode: Mode): Promise<ConnectionValue | undefined> {
+    const { namespace, name } = GATEWAYS[mode];
+    const store = new KubernetesConnectionStore(kubernetes.admin);
+    return (await store.get({ namespace, name: `gw-${name}` }))?.status?.value;
+  }
+
+  async function startFunction(deployment: KubernetesObject): Promise<void> {
+    const name = deployment.metadata.name.replace('wg-wg-keepalive-', '');
+    const spec = await processOf(name, podOf(deployment), { role: 'function', name });
+    await serve(spec, 'readyz', (address) => [...spec.args, `--metrics-bind-address=${address}`]);
+  }
+
+  async function startGateway(mode: Mode): Promise<void> {
+    const { namespace, name, remote, octets } = GATEWAYS[mode];
+    const [own, peer] = octets;
+    const Endpoint = { Port: 51840, Ports: [51840, 51841], ServiceType: 'NodePort', Addresses: ['192.0.2.7'] };
+    const gateway: LiqoGateway = {
+      ...{ Name: name, Namespace: namespace, ClusterID: remote, GatewayUID: `uid-of-${name}`, SecretName: 'keys' },
+      Spec: { MTU: 1340, SecretRef: { Name: 'keys' }, Endpoint },
+    };
+    const kind = mode === 'server' ? 'WgGatewayServerTemplate' : 'WgGatewayClientTemplate';
+    const template = objects.find((object) => object.kind === kind) as KubernetesObject;
+    const { spec } = await renderForGateway(template, gateway);
+    const { template: pod } = spec.deployment.spec as { readonly template: { readonly spec: PodSpec } };
+    const [keepalive] = pod.spec.containers.filter((container) => container.name === 'keepalive');
+    const command = await processOf(
+      `gateway-${mode}`,
+      { containers: keepalive ? [keepalive] : [] },
+      { role: 'gateway', namespace },
+    );
+    // The tunnels' addresses are not there: loopback has others.
+    const tunnels = ['', '1'].map(
+      (index) => `--tunnel=liqo-tunnel${index}=127.77.${index || 0}.${own},127.77.${index || 0}.${peer}`,
+    );
+    await serve(command, 'healthz', (address) => [
+      ...command.args.map((arg) => arg.replace(/^(--metrics-bind-address)=.*/, `$1=${address}`)),
+      ...tunnels,
+    ]);
+  }
+
+  /** The first container's command line, and access to Kubernetes as its ServiceAccount, if it has one of the chart. */
+  async function processOf(name: string, pod: PodSpec | undefined, user: BusUser) {
+    const args = (pod?.containers[0]?.args ?? []).map((arg) =>
+      arg
+        .replace('/etc/wg-keepalive/nats/seed', seedFileOf(nats.folder, user))
+        .replace('/etc/wg-keepalive/nats-ca/ca.crt', nats.caFile),
+    );
+    const account = pod?.serviceAccountName;
+    const env =
+      account === undefined
+        ? {}
+        : {
+            KUBECONFIG: await kubernetes.kubeconfig({ user: { token: await accountToken(kubernetes.admin, account) } }),
+          };
+    return {
+      ...{ name, command: process.execPath, args: [MAIN, ...args], logFile: join(logs, `${name}.log`) },
+      env: { ...process.env, ...env },
+    };
+  }
+
+  async function serve(
+    spec: Awaited<ReturnType<typeof processOf>>,
+    path: string,
+    argsFor: (address: string) => string[],
+  ) {
+    const server = await onFreePorts(1, '127.0.0.1', ([port = 0]) => {
+      const address = `127.0.0.1:${port}`;
+      const probe = async (signal: AbortSignal) =>
+        (await fetch(`http://${address}/${path}`, { signal })).ok || undefined;
+      return RunningServer.start(
+        { ...spec, args: argsFor(address), probe, readyTimeoutMs: 60_000 },
+        join(logs, spec.name),
+      );
+    });
+    cleanUp.use(server);
+  }
+});

@@ -11,6 +11,11 @@ export const manifest: FunctionManifest = {
     sharedConsumer('connection-ensure-gateways', 'GATEWAYS', ['gateways.*.*']),
     sharedConsumer('connection-ensure-changes', 'CHANGES', ['changes.connections.*.*', 'changes.publickeies.*.*']),
   ],
+  needs: {
+    says: ['keepalive.*.*.*', 'timers.silent.*.*'],
+    reads: ['GATEWAYS', 'OBSERVATIONS'],
+    keepsState: true,
+  },
   attemptTimeoutMs: 2_400,
   onFailure: 'retry',
 };

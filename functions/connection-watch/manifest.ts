@@ -1,5 +1,8 @@
-export const manifest = {
+import type { WorkerDefinition } from '../../shared/runtime/define-worker.ts';
+
+export const manifest: WorkerDefinition['manifest'] = {
   name: 'connection-watch',
   summary:
     'Turns Kubernetes watch events of Connections and PublicKeys into CHANGES, each once however many replicas run',
-} as const;
+  needs: { says: ['changes.*.*.*'] },
+};

@@ -1,6 +1,7 @@
 import { chmod } from 'node:fs/promises';
 import { join } from 'node:path';
 import { defineConfig, type Plugin } from 'rolldown';
+import { bundledFunctions } from './bundled-functions.ts';
 import { thirdPartyLicenses } from './third-party-licenses.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -32,5 +33,5 @@ export default defineConfig({
     chunkFileNames: 'chunks/[name]-[hash].js',
     comments: { legal: false }, // they are in the file of licenses, once
   },
-  plugins: [executable, thirdPartyLicenses('THIRD-PARTY-LICENSES.txt')],
+  plugins: [bundledFunctions, executable, thirdPartyLicenses('THIRD-PARTY-LICENSES.txt')],
 });

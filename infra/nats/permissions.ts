@@ -14,26 +14,6 @@ import { STATE_BUCKET } from '../../shared/domain/topology.ts';
  */
 export type Permissions = { readonly publish: readonly string[]; readonly subscribe: readonly string[] };
 
-/** What a function says and reads besides what its consumers bring it. */
-type Needs = {
-  readonly says?: readonly string[];
-  /** Streams of which it asks for the last messages. */
-  readonly reads?: readonly StreamName[];
-  readonly keepsState?: true;
-};
-
-const FUNCTIONS: Readonly<Record<string, Needs>> = {
-  'tunnel-status': { keepsState: true },
-  'connection-watch': { says: ['changes.*.*.*'] },
-  'connection-aggregate': {},
-  'connection-ensure': {
-    says: ['keepalive.*.*.*', 'timers.silent.*.*'],
-    reads: ['GATEWAYS', 'OBSERVATIONS'],
-    keepsState: true,
-  },
-  'gateway-silence': { says: ['keepalive.*.*.*', 'timers.silent.*.*'], reads: ['OBSERVATIONS'] },
-};
-
 /** What people look at: events of the past, what was made of them, what nobody could take. */
 const PAST: readonly StreamName[] = ['OBSERVATIONS', 'GATEWAYS', 'CHANGES', 'DECISIONS', 'DEAD_LETTERS'];
 
@@ -76,8 +56,7 @@ function functionsOf(name: string) {
 }
 
 function publishedBy({ manifest }: (typeof CATALOG)[number]): readonly string[] {
-  const needs = FUNCTIONS[manifest.name];
-  if (needs === undefined) throw new Error(`${manifest.name}: say in infra/nats/permissions.ts what it needs of NATS`);
+  const { needs = {} } = manifest;
   const consumers = 'consumers' in manifest ? manifest.consumers : [];
   const verdicts = consumers.length > 0 ? ['decisions.*.*', `dead.${manifest.name}`] : [];
   return [

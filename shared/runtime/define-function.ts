@@ -2,7 +2,7 @@ import type { CloudEvent } from '../domain/cloud-event.ts';
 import type { ConnectionRef } from '../domain/connection.ts';
 import type { OutcomeName } from '../domain/decision.ts';
 import type { FunctionSettings } from '../domain/function-settings.ts';
-import type { ConsumerSpec } from '../domain/topology.ts';
+import type { ConsumerSpec, StreamName } from '../domain/topology.ts';
 import type { FunctionPorts } from '../ports/function-ports.ts';
 
 /** An event type that a function takes, with the JSON Schema that its data is checked against. */
@@ -16,6 +16,19 @@ export type EventContract = {
   about?(data: unknown): readonly string[];
 };
 
+/**
+ * What a function says and reads on the bus besides what its consumers bring it, its decisions and its dead letters.
+ * Its NATS user may do this and no more.
+ */
+export type BusNeeds = {
+  /** Subjects that it publishes to. */
+  readonly says?: readonly string[];
+  /** Streams of which it asks for the last messages. */
+  readonly reads?: readonly StreamName[];
+  /** It keeps state in the bucket. */
+  readonly keepsState?: true;
+};
+
 /** What a function is, to those who run, document, deploy and permit it. */
 export type FunctionManifest = {
   readonly name: string;
@@ -23,6 +36,7 @@ export type FunctionManifest = {
   readonly summary: string;
   readonly accepts: readonly EventContract[];
   readonly consumers: readonly ConsumerSpec[];
+  readonly needs?: BusNeeds;
   /** One attempt's longest time; under half the ack wait, so that a slow attempt is over before a redelivery. */
   readonly attemptTimeoutMs: number;
   /**

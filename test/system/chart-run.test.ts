@@ -1,4 +1,4 @@
-import { mkdtempDisposable } from 'node:fs/promises';
+import { mkdtempDisposable, readdir, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -70,6 +70,9 @@ await describeReal("the chart's processes", ['helm', 'go', 'openssl', 'nats-serv
     await Promise.all((['server', 'client'] as const).map(startGateway));
     for (const mode of ['server', 'client'] as const) {
       await eventually(async () => (await statusOf(mode)) === 'Connected', `Connected at the ${mode}`, 60_000);
+    }
+    for (const file of (await readdir(logs)).filter((name) => name.endsWith('.log'))) {
+      expect(await readFile(join(logs, file), 'utf8'), file).not.toMatch(/permissions violation|forbidden|: 40[13] /i);
     }
   });
 

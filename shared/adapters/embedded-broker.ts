@@ -3,6 +3,7 @@ import { MESSAGE_ID_HEADER } from '../domain/cloud-event.ts';
 import { compileTransform, subjectMatches } from '../domain/subject-pattern.ts';
 import type { ConsumerSpec, StreamName, StreamSpec } from '../domain/topology.ts';
 import { STREAMS } from '../domain/topology.ts';
+import type { ConsumerStatistics } from '../ports/bus-statistics.ts';
 import type { Clock, Timer } from '../ports/clock.ts';
 import type { PublishAck, StoredMessage } from '../ports/event-bus.ts';
 import { BusError } from '../ports/event-bus.ts';
@@ -107,6 +108,11 @@ export class EmbeddedBroker {
     const consumer = new EmbeddedConsumer(spec, this.#stream(spec.stream), this.#clock, advise);
     this.#consumers.set(key, consumer);
     return consumer;
+  }
+
+  /** Of the consumers that somebody has asked for. */
+  statistics(): readonly ConsumerStatistics[] {
+    return [...this.#consumers.values()].map((consumer) => consumer.statistics());
   }
 
   listen(filter: string, onMessage: (message: LiveMessage) => void): () => void {

@@ -1,5 +1,6 @@
 import { subjectMatches } from '../domain/subject-pattern.ts';
 import type { ConsumerSpec } from '../domain/topology.ts';
+import type { ConsumerStatistics } from '../ports/bus-statistics.ts';
 import type { Clock, Timer } from '../ports/clock.ts';
 import type { Delivery, Settlement, StoredMessage } from '../ports/event-bus.ts';
 import type { EmbeddedStream, StreamFollower } from './embedded-stream.ts';
@@ -100,6 +101,11 @@ export class EmbeddedConsumer implements StreamFollower {
   extend(streamSequence: number): void {
     const pending = this.#pending.get(streamSequence);
     if (pending) pending.deadlineMs = this.#clock.monotonicMs() + this.spec.ackWaitMs;
+  }
+
+  statistics(): ConsumerStatistics {
+    const { stream, durable } = this.spec;
+    return { stream, durable, delivered: this.#deliverySequence, waiting: this.#waiting, inWork: this.#pending.size };
   }
 
   /** As if it had been deleted and made anew from the last settled message on. */

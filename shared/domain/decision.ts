@@ -20,3 +20,25 @@ export type Decision = {
   /** RFC 3339; a label. */
   readonly decidedAt: string;
 };
+
+const name = { type: 'string', minLength: 1, maxLength: 253 } as const;
+
+/** JSON Schema (draft 2020-12) of {@link Decision}; unknown fields are ignored. */
+export const decisionSchema = {
+  $id: DECISION_TYPE,
+  type: 'object',
+  properties: {
+    function: name,
+    namespace: name,
+    connection: name,
+    interfaceId: { type: 'string', minLength: 1, maxLength: 128 },
+    eventId: { type: 'string', minLength: 1 },
+    outcome: { enum: ['written', 'throttled', 'stale', 'orphan', 'invalid', 'failed'] satisfies OutcomeName[] },
+    reason: { type: 'string' },
+    before: { type: ['object', 'null'] },
+    after: { type: ['object', 'null'] },
+    throttledSince: { type: 'integer', minimum: 0 },
+    decidedAt: { type: 'string' },
+  },
+  required: ['function', 'namespace', 'connection', 'eventId', 'outcome', 'reason', 'decidedAt'],
+} as const;

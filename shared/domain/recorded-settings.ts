@@ -2,7 +2,7 @@ import { OBSERVATION_TYPE, type Observation, type TunnelEvent } from './observat
 import type { RecordedMessage } from './recorded-message.ts';
 import type { VerdictSettings } from './rejudge.ts';
 
-/** Send times this far from a whole millisecond grid are measured well enough. */
+/** Enough for a median. */
 const MAX_SAMPLES = 2_000;
 
 type Tunnel = { gatewayEpoch: number; sequence: number; askedAtMs: number; heardAtMs: number; isDown: boolean };
@@ -40,7 +40,8 @@ export class SettingsEstimate {
     return { intervalMs, lossThreshold: Math.max(1, Math.round(windowMs / intervalMs)) };
   }
 
-  #next(before: Tunnel | undefined, { kind, sequence, gatewayEpoch, monotonicMs, rttNs = 0 }: Observation): Tunnel {
+  #next(before: Tunnel | undefined, observation: Observation): Tunnel {
+    const { kind, value, sequence, gatewayEpoch, monotonicMs, rttNs = 0 } = observation;
     const isPong = kind === 'pong';
     const askedAtMs = isPong ? monotonicMs - rttNs / 1e6 : Number.NaN;
     const follows = before !== undefined && sequence === before.sequence + 1 && !before.isDown;
@@ -48,8 +49,8 @@ export class SettingsEstimate {
       const intervalMs = Math.round(askedAtMs - before.askedAtMs);
       if (intervalMs > 0) this.#intervalsMs.push(intervalMs);
     }
-    const isDown = kind === 'down';
-    if (isDown && before !== undefined && !before.isDown && before.heardAtMs > 0) {
+    const isDown = value === 'Error';
+    if (kind === 'down' && before !== undefined && !before.isDown && before.heardAtMs > 0) {
       this.#windowsMs.push(monotonicMs - before.heardAtMs);
     }
     const heardAtMs = isPong ? monotonicMs : (before?.heardAtMs ?? 0);

@@ -99,9 +99,11 @@ export class Rejudge {
   /** The tunnel's deadline, if it has passed by the time of an observation of the same gateway run. */
   #deadline(tunnel: Tunnel, evidence: Observation, message: RecordedMessage): RecordedMessage | undefined {
     const deadlineMs = tunnel.heardAtMs + this.#windowMs;
-    const isDue = tunnel.gatewayEpoch === evidence.gatewayEpoch && deadlineMs <= evidence.monotonicMs;
-    if (!isDue || tunnel.value === 'Error') return undefined;
-    const agoMs = evidence.monotonicMs - deadlineMs;
+    if (tunnel.gatewayEpoch !== evidence.gatewayEpoch || tunnel.value === 'Error') return undefined;
+    // A PONG that comes with the deadline is read first; of a verdict the time is rounded.
+    const isVerdict = evidence.kind === 'down' && evidence.interfaceId === tunnel.data.interfaceId;
+    if (deadlineMs >= evidence.monotonicMs + (isVerdict ? ROUNDING_MS : 0)) return undefined;
+    const agoMs = Math.max(0, evidence.monotonicMs - deadlineMs);
     this.#down(tunnel);
     const { reason, message: text } = tunnel;
     const down: Observation = {
@@ -143,7 +145,8 @@ export class Rejudge {
       return { ...rest, ...(data.kind === 'down' ? explained : own), sequence, kind: 'down', value: 'Error' };
     }
     // Why it was down in the recording is no reason here; why a PING was not sent still is.
-    return { ...rest, ...(data.kind === 'miss' ? explained : {}), sequence, kind: 'miss', value: tunnel.value };
+    const own = data.value === 'Error' ? {} : explained;
+    return { ...rest, ...own, sequence, kind: 'miss', value: tunnel.value };
   }
 
   #wouldHaveAsked(tunnel: Tunnel, data: Observation): boolean {
@@ -155,6 +158,8 @@ export class Rejudge {
     return true;
   }
 }
+
+const ROUNDING_MS = 1;
 
 /** Before a first round trip is known a PING waits at least this long for its PONG. */
 const INITIAL_PATIENCE_MS = 1_000;

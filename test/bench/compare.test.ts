@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest';
+import { compareRuns } from './compare.ts';
+import { BENCH_FORMAT, type BenchRun, curvesOf } from './result.ts';
+
+/** A run of one suite: a floor that takes `floorMs`, and a case over it. */
+function run(floorMs: readonly number[], caseMs: readonly number[], floor?: string): BenchRun {
+  const shape = { unit: 'ms', better: 'lower' } as const;
+  return {
+    ...{ format: BENCH_FORMAT, startedAt: '2026-01-01T00:00:00Z', tookMs: 1, versions: {}, repeats: 3, durationMs: 1 },
+    machine: { cpu: 'x', cores: 2, memoryBytes: 1, system: 'x', loadAtStart: 0, loadAtEnd: 0 },
+    suites: [
+      {
+        ...{ name: 'suite', summary: 's' },
+        cases: [
+          { ...shape, name: 'floor', samples: floorMs },
+          { ...shape, name: 'case', samples: caseMs, ...(floor !== undefined && { floor }) },
+        ],
+      },
+    ],
+  };
+}
+
+const verdictOf = (before: BenchRun, now: BenchRun) =>
+  compareRuns(before, now).find(({ name }) => name === 'case')?.verdict;
+
+describe('compareRuns', () => {
+  const before = run([10, 10, 10], [20, 21, 22], 'floor');
+
+  it('calls it noise when the whole machine is slower', () => {
+    expect(verdictOf(before, run([30, 30, 30], [60, 63, 66], 'floor'))).toBe('noise');
+  });
+
+  it('calls it noise when the two runs overlap, whatever the medians', () => {
+    expect(verdictOf(before, run([10, 10, 10], [21.5, 30, 40], 'floor'))).toBe('noise');
+  });
+
+  it('calls it noise when the runs are apart and the medians hardly differ', () => {
+    expect(verdictOf(before, run([10, 10, 10], [22.1, 22.2, 22.3], 'floor'))).toBe('noise');
+  });
+
+  it('sees a regression and, the other way round, an improvement', () => {
+    const slow = run([10, 10, 10], [30, 31, 32], 'floor');
+    expect(verdictOf(before, slow)).toBe('regression');
+    expect(verdictOf(slow, before)).toBe('improvement');
+  });
+
+  it('does not judge a case without a floor', () => {
+    expect(verdictOf(run([10], [20]), run([10], [90]))).toBe('not judged');
+  });
+});
+
+describe('curvesOf', () => {
+  it('fits the exponent of a power law', () => {
+    const point = (at: number) => ({
+      ...({ name: `${at}`, unit: 'ms', better: 'lower', samples: [3 * at ** 2] } as const),
+      curve: { name: 'square', by: 'things', at, why: 'w' },
+    });
+    const [curve] = curvesOf({ name: 's', summary: 's', cases: [1, 2, 4, 8].map(point) });
+    expect(curve?.exponent).toBeCloseTo(2, 10);
+  });
+});

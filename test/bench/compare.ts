@@ -1,0 +1,51 @@
+import { type BenchRun, type CaseResult, ratios, type SuiteResult } from './result.ts';
+import { median } from './statistics.ts';
+
+export type Verdict = 'regression' | 'improvement' | 'noise' | 'not judged';
+
+export type Comparison = {
+  readonly suite: string;
+  readonly name: string;
+  readonly verdict: Verdict;
+  /** Median ratio to the floor, before and now. */
+  readonly before?: number;
+  readonly now?: number;
+  /** Why there is no verdict. */
+  readonly why?: string;
+};
+
+/** Medians that are nearer to each other than this are the same. */
+const SMALLEST_CHANGE = 0.1;
+
+export const COMPARISON_RULE = `What is compared is the ratio of a case to the floor of the same run, repeat by repeat. It changed if the medians differ by more than ${SMALLEST_CHANGE * 100} % and
+the two runs do not overlap: every ratio of one is beyond every ratio of the other. By chance alone that happens once in 10 with 3 repeats a run, once in 126 with 5.
+All else is noise.`;
+
+/** @see {@link COMPARISON_RULE} */
+export function compareRuns(before: BenchRun, now: BenchRun): readonly Comparison[] {
+  return now.suites.flatMap((suite) => {
+    const old = before.suites.find(({ name }) => name === suite.name);
+    return suite.cases.map((result) => compareCase(result, suite, old));
+  });
+}
+
+function compareCase(result: CaseResult, suite: SuiteResult, oldSuite: SuiteResult | undefined): Comparison {
+  const about = { suite: suite.name, name: result.name };
+  const old = oldSuite?.cases.find(({ name }) => name === result.name);
+  if (oldSuite === undefined || old === undefined) return { ...about, verdict: 'not judged', why: 'new' };
+  const [ratiosBefore, ratiosNow] = [ratios(old, oldSuite), ratios(result, suite)];
+  if (!ratiosBefore?.length || !ratiosNow?.length) return { ...about, verdict: 'not judged', why: 'no floor' };
+  const [medianBefore, medianNow] = [median(ratiosBefore), median(ratiosNow)];
+  return {
+    ...{ ...about, before: medianBefore, now: medianNow },
+    verdict: verdictOf(ratiosBefore, ratiosNow, result.better),
+  };
+}
+
+function verdictOf(before: readonly number[], now: readonly number[], better: CaseResult['better']): Verdict {
+  const rose = Math.min(...now) > Math.max(...before);
+  const fell = Math.max(...now) < Math.min(...before);
+  const isLarge = Math.abs(median(now) / median(before) - 1) > SMALLEST_CHANGE;
+  if (!isLarge || !(rose || fell)) return 'noise';
+  return rose === (better === 'higher') ? 'improvement' : 'regression';
+}

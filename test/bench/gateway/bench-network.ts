@@ -1,0 +1,57 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { NetworkNamespace, runCommand } from '../../../infra/lab/network-namespace.ts';
+import { derivedTunnel, MAX_TUNNELS } from '../../../shared/domain/tunnel-interface.ts';
+
+/** Side 1 has the first address of each /30, side 2 the second. */
+export type Side = 1 | 2;
+
+export type BenchNetwork = {
+  readonly namespaces: Readonly<Record<Side, NetworkNamespace>>;
+  /** The C floor, built. */
+  readonly floor: string;
+  readonly folder: string;
+  close(): Promise<void>;
+};
+
+/** Two namespaces, one veth between them, the addresses of 64 tunnels on it. */
+export async function openBenchNetwork(): Promise<BenchNetwork> {
+  const folder = await mkdtemp(join(tmpdir(), 'wg-keepalive-bench-'));
+  const floor = join(folder, 'floor');
+  await promisify(execFile)('cc', ['-O2', '-o', floor, join(import.meta.dirname, 'floor.c')]);
+  const first = await NetworkNamespace.open('1', join(folder, 'namespace-1.log'));
+  const second = await NetworkNamespace.open('2', join(folder, 'namespace-2.log'));
+  const ends = [
+    'name',
+    'bench',
+    'netns',
+    `${first.pid}`,
+    'type',
+    'veth',
+    'peer',
+    'name',
+    'bench',
+    'netns',
+    `${second.pid}`,
+  ];
+  await runCommand({ command: 'ip', args: ['link', 'add', ...ends] });
+  for (const [namespace, mode] of [
+    [first, 'server'],
+    [second, 'client'],
+  ] as const) {
+    const addresses = Array.from({ length: MAX_TUNNELS }, (_, index) => derivedTunnel(index, mode).local);
+    const commands = [...addresses.map((address) => `address add ${address}/30 dev bench`), 'link set bench up'];
+    await namespace.exec('ip', ['-batch', '-'], commands.join('\n'));
+  }
+  return {
+    ...{ namespaces: { 1: first, 2: second }, floor, folder },
+    close: async () => {
+      await first[Symbol.asyncDispose]();
+      await second[Symbol.asyncDispose]();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}

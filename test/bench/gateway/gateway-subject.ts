@@ -1,0 +1,85 @@
+/**
+ * The gateway under measurement, in a process of its own: `node gateway-subject.ts CONFIG`. The engine in its thread as
+ * in production; with `natsUrl` the whole gateway, without it the ping path alone.
+ */
+import { writeFileSync } from 'node:fs';
+import { engineThread } from '../../../shared/adapters/engine-thread.ts';
+import { NatsBus } from '../../../shared/adapters/nats-bus.ts';
+import { PrometheusMeter } from '../../../shared/adapters/prometheus-meter.ts';
+import { systemClock } from '../../../shared/adapters/system-clock.ts';
+import { startGateway } from '../../../shared/cli/gateway-run.ts';
+import { DEFAULT_PING_SETTINGS } from '../../../shared/domain/ping-settings.ts';
+import { derivedTunnel, endpointOf } from '../../../shared/domain/tunnel-interface.ts';
+import type { Sighting } from '../../../shared/domain/tunnel-probe.ts';
+import type { EngineSnapshot } from '../../../shared/ports/ping-engine.ts';
+import { silentLogger } from '../../support/silent-logger.ts';
+
+export type SubjectConfig = {
+  readonly tunnels: number;
+  readonly intervalMs: number;
+  readonly lossThreshold: number;
+  /** Share of its time, 0 to 1, that the main thread spends on something else. */
+  readonly busyShare?: number;
+  /** File that gets all round trips as measured. */
+  readonly rttFile?: string;
+  readonly natsUrl?: string;
+};
+
+const BUSY_PERIOD_MS = 10;
+const { tunnels: count, busyShare = 0, rttFile, natsUrl, ...ping } = JSON.parse(process.argv[2] ?? '') as SubjectConfig;
+const settings = { ...DEFAULT_PING_SETTINGS, ...ping };
+const tunnels = Array.from({ length: count }, (_, index) => endpointOf(derivedTunnel(index, 'server'), settings.port));
+
+let received = 0;
+let snapshot: EngineSnapshot | undefined;
+const measured: Pick<Sighting, 'interfaceId' | 'rttNs' | 'minRttNs'>[] = [];
+const take = ({ kind, interfaceId, rttNs, minRttNs }: Sighting) => {
+  if (kind !== 'pong') return;
+  received += 1;
+  if (rttFile !== undefined) measured.push({ interfaceId, rttNs, minRttNs } as (typeof measured)[0]);
+};
+
+const subject = natsUrl === undefined ? startEngineAlone() : startWholeGateway(natsUrl);
+
+function startEngineAlone() {
+  const start = engineThread(new URL('../../../shared/cli/engine-main.ts', import.meta.url));
+  return start({ tunnels, settings, sender: '0a1b2c3d', batchMs: 50 }, (report) => {
+    for (const sighting of report.sightings) take(sighting);
+    snapshot = report.snapshot ?? snapshot;
+  });
+}
+
+function startWholeGateway(server: string) {
+  const bus = NatsBus.open({ servers: [server] }, systemClock, silentLogger);
+  const options = {
+    ...{ namespace: 'bench', name: 'bench', mode: 'server', remoteClusterId: 'far', runId: `bench-${process.pid}` },
+  } as const;
+  const ports = { bus, clock: systemClock, meter: new PrometheusMeter(), log: silentLogger };
+  const gateway = startGateway({ ...options, tunnels, settings }, ports);
+  const poll = setInterval(() => {
+    received = gateway.tunnels().reduce((sum, { pongsReceived }) => sum + pongsReceived, 0);
+  }, 100);
+  return {
+    stop: async () => {
+      clearInterval(poll);
+      await gateway.stop(1_000);
+      await bus.close();
+    },
+  };
+}
+
+const busy =
+  busyShare > 0 &&
+  setInterval(() => {
+    const endMs = performance.now() + busyShare * BUSY_PERIOD_MS;
+    while (performance.now() < endMs);
+  }, BUSY_PERIOD_MS);
+
+process.on('SIGUSR2', () => process.stdout.write(`${JSON.stringify({ received })}\n`));
+process.once('SIGTERM', async () => {
+  if (busy) clearInterval(busy);
+  await subject.stop();
+  if (rttFile !== undefined) writeFileSync(rttFile, JSON.stringify(measured));
+  process.stdout.write(`${JSON.stringify({ received, answered: snapshot?.answered, dropped: snapshot?.dropped })}\n`);
+});
+process.stderr.write('ready\n');

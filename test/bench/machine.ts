@@ -1,0 +1,46 @@
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { cpus, loadavg, release, totalmem, type } from 'node:os';
+import { promisify } from 'node:util';
+import type { Machine } from './result.ts';
+
+const run = promisify(execFile);
+const root = new URL('../../', import.meta.url);
+
+export function describeMachine(): Omit<Machine, 'loadAtEnd'> {
+  const all = cpus();
+  return {
+    cpu: all[0]?.model.trim() ?? 'unknown',
+    cores: all.length,
+    memoryBytes: totalmem(),
+    system: `${type()} ${release()}`,
+    loadAtStart: loadNow(),
+  };
+}
+
+/** Load average of the last minute. */
+export function loadNow(): number {
+  return Number((loadavg()[0] ?? 0).toFixed(2));
+}
+
+/** Of what is measured; the real parts have theirs in `infra/servers/<name>/go.mod`. */
+export async function readVersions(): Promise<Readonly<Record<string, string>>> {
+  const { version } = JSON.parse(await readFile(new URL('package.json', root), 'utf8')) as { readonly version: string };
+  const parts = [
+    ['nats-server', 'github.com/nats-io/nats-server/v2'],
+    ['etcd', 'go.etcd.io/etcd/server/v3'],
+    ['kube-apiserver', 'k8s.io/kubernetes'],
+  ] as const;
+  const ofParts = parts.map(async ([name, module]) => {
+    const goMod = await readFile(new URL(`infra/servers/${name}/go.mod`, root), 'utf8');
+    return [name, goMod.match(new RegExp(`${module.replaceAll('.', '\\.')} v(\\S+)`))?.[1] ?? 'unknown'] as const;
+  });
+  const commit = run('git', ['describe', '--always', '--dirty'], { cwd: root }).then(
+    ({ stdout }) => stdout.trim(),
+    () => 'unknown',
+  );
+  return {
+    ...{ 'wg-keepalive': version, commit: await commit, node: process.versions.node },
+    ...Object.fromEntries(await Promise.all(ofParts)),
+  };
+}

@@ -1,0 +1,105 @@
+import { formatDuration } from '../../shared/domain/duration.ts';
+import { COMPARISON_RULE, type Comparison } from './compare.ts';
+import { type BenchRun, type CaseResult, curvesOf, ratios, type SuiteResult } from './result.ts';
+import { median } from './statistics.ts';
+
+type Row = readonly string[];
+
+const CASE_HEAD = ['case', 'median', 'spread', 'unit', 'of its floor'] as const;
+
+/** For a terminal. */
+export function tableOf(suite: SuiteResult): string {
+  if (suite.leftOut !== undefined) return `${suite.name}: left out: ${suite.leftOut}`;
+  return `${suite.name}: ${suite.summary}\n${columns([CASE_HEAD, ...suite.cases.map((one) => rowOf(one, suite))])}${curvesOf(
+    suite,
+  )
+    .map(({ name, exponent }) => `\n  ${name}: exponent ${exponent?.toFixed(2) ?? '–'}`)
+    .join('')}`;
+}
+
+export function comparisonTable(comparisons: readonly Comparison[]): string {
+  const rows = comparisons.map(({ suite, name, verdict, before, now, why }) => [
+    verdict,
+    `${suite}: ${name}`,
+    before === undefined || now === undefined ? (why ?? '') : `${figure(before)} → ${figure(now)} of the floor`,
+  ]);
+  return columns([['verdict', 'case', 'ratio'], ...rows]);
+}
+
+/** The page `docs/performance.md`. */
+export function performanceMarkdown(run: BenchRun): string {
+  const { machine, versions } = run;
+  const isBusy = Math.max(machine.loadAtStart, machine.loadAtEnd) > machine.cores;
+  const busy = isBusy
+    ? ' More was at work on it than it has cores: absolute figures are too low and spreads too wide; ratios to a floor of the same run hold better.'
+    : '';
+  return `# Performance
+
+Written by \`npm run bench -- --write docs/performance.md\` from one run, whose raw samples are in [performance.json](performance.json). To repeat it: \`npm ci && npm run bench\`; one suite:
+\`npm run bench -- functions\`; against this page: \`npm run bench -- --compare docs/performance.json\`.
+
+${run.startedAt.slice(0, 10)}, ${run.repeats} repeats, ${formatDuration(run.durationMs)} of steady load, ${formatDuration(Math.round(run.tookMs / 1_000) * 1_000)} in all. ${machine.cpu}, ${machine.cores} cores, ${figure(machine.memoryBytes / 2 ** 30)} GiB,
+${machine.system}; load average ${machine.loadAtStart} before and ${machine.loadAtEnd} after.${busy}
+${Object.entries(versions)
+  .map(([name, version]) => `${name} ${version}`)
+  .join(', ')}.
+
+"Median" and "spread" (least and greatest) are over the repeats. "Of its floor" is the median of the ratios to the case named there, which does the least that could do the job, in the same repeat. No figure without such a ratio
+says anything about another machine.
+
+${COMPARISON_RULE}
+
+${run.suites.map(suiteMarkdown).join('\n')}`;
+}
+
+function suiteMarkdown(suite: SuiteResult): string {
+  const head = `## ${suite.name}\n\n${suite.summary}\n`;
+  if (suite.leftOut !== undefined) return `${head}\nLeft out: ${suite.leftOut}\n`;
+  const curves = curvesOf(suite).map(
+    ({ name, by, unit, points, exponent, why }) =>
+      `- **${name}**: ${points.map(({ at, median: y }) => `${figure(y)} at ${at}`).join(', ')} ${by} (${unit}): exponent ${exponent?.toFixed(2) ?? '–'}. ${why}\n`,
+  );
+  const grown = curves.length === 0 ? '' : `\nGrowth, exponents fitted to the medians:\n\n${curves.join('')}`;
+  return `${head}\n${markdownTable([CASE_HEAD, ...suite.cases.map((one) => rowOf(one, suite))])}\n${grown}`;
+}
+
+function rowOf(result: CaseResult, suite: SuiteResult): Row {
+  const { name, unit, floor, samples } = result;
+  if (samples.length === 0) return [name, '–', '–', unit, ''];
+  const all = ratios(result, suite);
+  const ofFloor = all === undefined ? '' : `${figure(median(all))} × ${floor}`;
+  return [
+    name,
+    figure(median(samples)),
+    `${figure(Math.min(...samples))} … ${figure(Math.max(...samples))}`,
+    unit,
+    ofFloor,
+  ];
+}
+
+/** Three significant digits, with thousands grouped. */
+export function figure(value: number): string {
+  return Number(value.toPrecision(3)).toLocaleString('en-US', { maximumFractionDigits: 4 });
+}
+
+function columns(rows: readonly Row[]): string {
+  const widths = rows[0]?.map((_, index) => Math.max(...rows.map((row) => row[index]?.length ?? 0))) ?? [];
+  return rows
+    .map(
+      (row) =>
+        `  ${row
+          .map((cell, index) => cell.padEnd(widths[index] ?? 0))
+          .join('  ')
+          .trimEnd()}`,
+    )
+    .join('\n');
+}
+
+function markdownTable([head = [], ...rows]: readonly Row[]): string {
+  const line = (cells: Row) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+  return [
+    line(head),
+    line(head.map((_, index) => (index === 1 || index === 2 ? '---:' : '---'))),
+    ...rows.map(line),
+  ].join('\n');
+}

@@ -1,0 +1,72 @@
+import { fitPower, median } from './statistics.ts';
+import type { BenchCase } from './suite.ts';
+
+/** One run of the benchmarks, as its JSON file holds it. */
+export type BenchRun = {
+  readonly format: typeof BENCH_FORMAT;
+  /** RFC 3339. */
+  readonly startedAt: string;
+  readonly tookMs: number;
+  readonly machine: Machine;
+  /** Of the product, Node, and the real parts. */
+  readonly versions: Readonly<Record<string, string>>;
+  readonly repeats: number;
+  readonly durationMs: number;
+  readonly suites: readonly SuiteResult[];
+};
+
+export const BENCH_FORMAT = 'wg-keepalive.bench.v1';
+
+export type Machine = {
+  readonly cpu: string;
+  readonly cores: number;
+  readonly memoryBytes: number;
+  readonly system: string;
+  /** Of one minute, before the first sample and after the last: well above `cores`, others were at work too. */
+  readonly loadAtStart: number;
+  readonly loadAtEnd: number;
+};
+
+export type SuiteResult = {
+  readonly name: string;
+  readonly summary: string;
+  /** Why it was left out. */
+  readonly leftOut?: string;
+  readonly cases: readonly CaseResult[];
+};
+
+export type CaseResult = Pick<BenchCase, 'name' | 'unit' | 'better' | 'floor' | 'curve'> & {
+  /** One a repeat, in order. */
+  readonly samples: readonly number[];
+};
+
+/** Sample by sample, so that what slowed a whole repeat down cancels out; `undefined` for a case without a floor. */
+export function ratios(result: CaseResult, suite: SuiteResult): readonly number[] | undefined {
+  const floor = suite.cases.find(({ name }) => name === result.floor);
+  if (floor === undefined || floor.name === result.name) return undefined;
+  return result.samples.map((sample, repeat) => sample / (floor.samples[repeat] as number));
+}
+
+export type Curve = {
+  readonly name: string;
+  readonly by: string;
+  readonly unit: string;
+  readonly why: string;
+  readonly points: readonly { readonly at: number; readonly median: number }[];
+  readonly exponent: number | undefined;
+};
+
+/** The growth curves of a suite, each with its exponent fitted to the medians. */
+export function curvesOf({ cases }: SuiteResult): readonly Curve[] {
+  const byName = Map.groupBy(
+    cases.filter(({ samples }) => samples.length > 0),
+    ({ curve }) => curve?.name,
+  );
+  return [...byName].flatMap(([name, members]) => {
+    const [first] = members;
+    if (name === undefined || first?.curve === undefined) return [];
+    const points = members.map(({ curve, samples }) => ({ at: curve?.at ?? 0, median: median(samples) }));
+    const fit = fitPower(points.map(({ at, median: y }) => ({ x: at, y })));
+    return [{ name, by: first.curve.by, unit: first.unit, why: first.curve.why, points, exponent: fit?.exponent }];
+  });
+}

@@ -1,0 +1,118 @@
+/**
+ * `npm run bench -- [SUITE…] [--repeats 5] [--duration 20s] [--json FILE] [--compare OLD.json] [--write FILE.md] [--from FILE.json]`
+ *
+ * Runs the suites below this folder and prints a table; progress goes to stderr. `--json` keeps machine, versions and raw
+ * samples; `--write` makes the page of them, with its JSON beside it; `--from` takes a kept run instead of a new one.
+ * Exit code 1 if `--compare` shows a regression, 2 for a wrong argument.
+ */
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { parseArgs } from 'node:util';
+import { UsageError } from '../../shared/cli/errors.ts';
+import { formatDuration, parseDuration } from '../../shared/domain/duration.ts';
+import { COMPARISON_RULE, compareRuns } from './compare.ts';
+import { describeMachine, loadNow, readVersions } from './machine.ts';
+import { comparisonTable, performanceMarkdown, tableOf } from './report.ts';
+import { BENCH_FORMAT, type BenchRun, type SuiteResult } from './result.ts';
+import { runSuite } from './run-suites.ts';
+import type { Suite } from './suite.ts';
+
+const DEFAULT_REPEATS = 5;
+const DEFAULT_DURATION_MS = 20_000;
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  process.stderr.write(`bench: ${error.message}\n`);
+  process.exitCode = 2;
+}
+
+async function main(): Promise<number> {
+  const { values, positionals } = parseArguments();
+  const before = values.compare === undefined ? undefined : await readRun(values.compare);
+  const run = values.from === undefined ? await runAll(positionals, values) : await readRun(values.from);
+  if (values.json !== undefined) await writeRun(values.json, run);
+  if (values.write !== undefined) {
+    await writeFile(values.write, performanceMarkdown(run));
+    await writeRun(values.write.replace(/\.md$/, '.json'), run);
+  }
+  process.stdout.write(`${run.suites.map(tableOf).join('\n\n')}\n`);
+  if (before === undefined) return 0;
+  const comparisons = compareRuns(before, run);
+  process.stdout.write(`\n${comparisonTable(comparisons)}\n\n${COMPARISON_RULE}\n`);
+  return comparisons.some(({ verdict }) => verdict === 'regression') ? 1 : 0;
+}
+
+type Values = ReturnType<typeof parseArguments>['values'];
+
+async function runAll(wanted: readonly string[], values: Values): Promise<BenchRun> {
+  const repeats = integer('repeats', values.repeats, DEFAULT_REPEATS);
+  const durationMs = duration('duration', values.duration, DEFAULT_DURATION_MS);
+  const names = await suiteNames();
+  const unknown = wanted.find((name) => !names.includes(name));
+  if (unknown !== undefined) throw new UsageError(`there is no suite "${unknown}": want some of ${names.join(', ')}`);
+  const machine = describeMachine();
+  const startedAt = new Date().toISOString();
+  const startedMs = performance.now();
+  const say = (line: string) => process.stderr.write(`${formatSeconds(performance.now() - startedMs)} ${line}\n`);
+  const suites: SuiteResult[] = [];
+  for (const name of wanted.length > 0 ? wanted : names) {
+    const { suite } = (await import(`./${name}/suite.ts`)) as { readonly suite: Suite };
+    suites.push(await runSuite(suite, { repeats, durationMs, say }));
+  }
+  return {
+    ...{ format: BENCH_FORMAT, startedAt, tookMs: Math.round(performance.now() - startedMs) },
+    ...{ machine: { ...machine, loadAtEnd: loadNow() }, versions: await readVersions() },
+    ...{ repeats, durationMs, suites },
+  };
+}
+
+/** Folders here that have a suite, in the order of the alphabet. */
+async function suiteNames(): Promise<string[]> {
+  const files = await readdir(import.meta.dirname, { recursive: true });
+  return files.flatMap((file) => /^([^/]+)\/suite\.ts$/.exec(file)?.[1] ?? []).sort();
+}
+
+function parseArguments() {
+  const text = { type: 'string' } as const;
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: { repeats: text, duration: text, json: text, compare: text, write: text, from: text },
+    });
+  } catch (error) {
+    throw new UsageError((error as Error).message);
+  }
+}
+
+function integer(flag: string, value: string | undefined, defaultValue: number): number {
+  const parsed = value === undefined ? defaultValue : Number(value);
+  if (Number.isInteger(parsed) && parsed >= 1) return parsed;
+  throw new UsageError(`--${flag} ${JSON.stringify(value)}: want an integer from 1`);
+}
+
+function duration(flag: string, value: string | undefined, defaultValue: number): number {
+  const parsed = value === undefined ? defaultValue : parseDuration(value);
+  if (typeof parsed === 'number' && parsed >= 1_000) return parsed;
+  throw new UsageError(
+    `--${flag} ${JSON.stringify(value)}: want a duration from 1s, such as ${formatDuration(DEFAULT_DURATION_MS)}`,
+  );
+}
+
+async function readRun(file: string): Promise<BenchRun> {
+  const run = await readFile(file, 'utf8')
+    .then(JSON.parse)
+    .catch((error: Error) => {
+      throw new UsageError(`${file}: ${error.message}`);
+    });
+  if (run?.format === BENCH_FORMAT) return run;
+  throw new UsageError(`${file}: format is ${JSON.stringify(run?.format)}, want ${BENCH_FORMAT}: a file of --json`);
+}
+
+function writeRun(file: string, run: BenchRun): Promise<void> {
+  return writeFile(file, `${JSON.stringify(run, undefined, 1)}\n`);
+}
+
+function formatSeconds(ms: number): string {
+  return `${(ms / 1_000).toFixed(1).padStart(7)}s`;
+}

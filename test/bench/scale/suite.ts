@@ -1,0 +1,143 @@
+import { PARTITIONS } from '../../../shared/domain/topology.ts';
+import { KubernetesUnderTest } from '../../support/kubernetes.ts';
+import type { BenchCase, Suite } from '../suite.ts';
+import { drainRate, type SteadyLoad, steadyLoad, type Wall, wallOf, writeRate } from './measure.ts';
+
+const EVENTS = 10_000;
+const DRAIN = { connections: 500, tunnels: 4 } as const;
+const ACKS = 'drain: acks alone';
+const ONE_WRITER = 'API: one write after another, 1 tunnel';
+
+let kubernetes: KubernetesUnderTest | undefined;
+
+/** One long measurement a repeat, of which several cases show a figure each. */
+function oncePerRepeat<Result>(measure: (durationMs: number) => Promise<Result>) {
+  let last: { readonly repeat: number; readonly result: Promise<Result> } | undefined;
+  return (repeat: number, durationMs: number): Promise<Result> => {
+    if (last?.repeat !== repeat) last = { repeat, result: measure(durationMs) };
+    return last.result;
+  };
+}
+
+const load = oncePerRepeat((durationMs) => steadyLoad({ connections: 2_500, tunnels: 4 }, 5_000, durationMs));
+const wall = oncePerRepeat((durationMs) => wallOf(apiServer(), durationMs));
+
+function apiServer(): KubernetesUnderTest {
+  if (kubernetes === undefined) throw new Error('the API server is started by prepare()');
+  return kubernetes;
+}
+
+function ofLoad(
+  name: string,
+  unit: string,
+  better: BenchCase['better'],
+  figure: (result: SteadyLoad) => number,
+): BenchCase {
+  return {
+    ...{ name: `5,000 observations/s: ${name}`, unit, better },
+    run: async (repeat, { durationMs }) => figure(await load(repeat, durationMs)),
+  };
+}
+
+function ofWall(name: string, unit: string, better: BenchCase['better'], figure: (result: Wall) => number): BenchCase {
+  return {
+    ...{ name: `API wall: ${name}`, unit, better },
+    run: async (repeat, { durationMs }) => figure(await wall(repeat, durationMs)),
+  };
+}
+
+function drain(
+  name: string,
+  options: Partial<Parameters<typeof drainRate>[0]>,
+  curve?: BenchCase['curve'],
+  floor: string | undefined = ACKS,
+): BenchCase {
+  return {
+    ...{ name, unit: 'events/s', better: 'higher', ...(floor && { floor }), ...(curve && { curve }) },
+    run: () => drainRate({ fleet: DRAIN, events: EVENTS, replicas: 1, work: 'tunnel-status', ...options }),
+  };
+}
+
+const byReplicas = (at: number) => ({
+  ...{ name: 'drain by replicas', by: 'replicas', at },
+  why: 'The server gives each partition to whoever pulls it, and a change of hands costs a read of the state; here all share the cores of one machine with the server, so more processes cannot add much.',
+});
+const byPartitions = (at: number) => ({
+  ...{ name: 'drain by partitions', by: 'partitions with work', at },
+  why: 'A partition has one event in work at a time, so few partitions leave the handler waiting for acknowledgements to travel; with enough of them it is the CPU that is full.',
+});
+const byConnections = (at: number) => ({
+  ...{ name: 'drain by Connections', by: 'Connections of 4 tunnels', at },
+  why: 'State is a map by tunnel, so an event costs the same whatever their number; more tunnels mean more first writes in the same number of events.',
+});
+const byTunnels = (at: number) => ({
+  ...{ name: 'drain by tunnels', by: 'tunnels a Connection, 2,000 in all', at },
+  why: 'Only a write looks at the whole Connection.',
+});
+const byEntries = (at: number) => ({
+  ...{ name: 'API write by tunnels', by: 'tunnels in the Connection', at },
+  why: 'Every Server-Side Apply merges, validates and stores the whole object with the managed fields of every entry, so a write grows with the tunnels beside it: next to nothing at first, linear in the end.',
+});
+
+export const suite: Suite = {
+  name: 'scale',
+  summary:
+    'Thousands of tunnels simulated at the bus: tunnel-status with a real nats-server and Connections in memory, then against a real kube-apiserver, which is the first wall.',
+  needs: ['nats-server', 'etcd', 'kube-apiserver'],
+  prepare: async () => {
+    kubernetes = await KubernetesUnderTest.start();
+    return kubernetes;
+  },
+  cases: [
+    drain(ACKS, { work: 'acks' }, undefined, undefined),
+    drain('drain: tunnel-status', {}, byReplicas(1)),
+    drain('drain: 2 replicas', { replicas: 2 }, byReplicas(2)),
+    drain('drain: 4 replicas', { replicas: 4 }, byReplicas(4)),
+    ...[1, 4, PARTITIONS].map((partitions) =>
+      drain(`drain: ${partitions} partitions`, { fleet: { ...DRAIN, partitions } }, byPartitions(partitions)),
+    ),
+    ...[20, 200, 2_000].map((connections) =>
+      drain(`drain: ${connections} Connections`, { fleet: { connections, tunnels: 4 } }, byConnections(connections)),
+    ),
+    ...[1, 4, 16, 64].map((tunnels) =>
+      drain(
+        `drain: ${tunnels} tunnels a Connection`,
+        { fleet: { connections: Math.ceil(2_000 / tunnels), tunnels } },
+        byTunnels(tunnels),
+      ),
+    ),
+    ofLoad('lag, p50', 'ms', 'lower', ({ lagP50Ms }) => lagP50Ms),
+    ofLoad('lag, p99', 'ms', 'lower', ({ lagP99Ms }) => lagP99Ms),
+    ofLoad('lag growth', 'ms a minute', 'lower', ({ lagGrowthMsPerMinute }) => lagGrowthMsPerMinute),
+    ofLoad('resident memory of the handler', 'MiB', 'lower', ({ residentMib }) => residentMib),
+    ofLoad('memory growth', 'MiB a minute', 'lower', ({ memoryGrowthMibPerMinute }) => memoryGrowthMibPerMinute),
+    ofLoad('CPU of the handler', 'cores', 'lower', ({ cores }) => cores),
+    ofLoad('publisher behind its schedule at the end', 'ms', 'lower', ({ publisherBehindMs }) => publisherBehindMs),
+    ofLoad('status writes', 'a second', 'higher', ({ writesPerSecond }) => writesPerSecond),
+    ofLoad('events lost', 'events', 'lower', ({ lost }) => lost),
+    ofLoad('events out of order', 'events', 'lower', ({ outOfOrder }) => outOfOrder),
+    ...[1, 4, 16, 64].map(
+      (tunnels): BenchCase => ({
+        name: tunnels === 1 ? ONE_WRITER : `API: one write after another, ${tunnels} tunnels`,
+        ...{
+          unit: 'ms a write',
+          better: 'lower',
+          ...(tunnels > 1 && { floor: ONE_WRITER }),
+          curve: byEntries(tunnels),
+        },
+        run: async () => 1_000 / (await writeRate(apiServer(), { tunnels, writers: 1 })),
+      }),
+    ),
+    {
+      ...{ name: 'API: 16 Connections written at once, 4 tunnels', unit: 'writes/s', better: 'higher' },
+      run: () => writeRate(apiServer(), { tunnels: 4, writers: 16 }),
+    },
+    ofWall('wanted refreshes', 'a second', 'higher', ({ wantedPerSecond }) => wantedPerSecond),
+    ofWall('written', 'a second', 'higher', ({ writtenPerSecond }) => writtenPerSecond),
+    ofWall('observation to written transition, p50', 'ms', 'lower', ({ transitionP50Ms }) => transitionP50Ms),
+    ofWall('observation to written transition, p99', 'ms', 'lower', ({ transitionP99Ms }) => transitionP99Ms),
+    ofWall('transitions lost', 'transitions', 'lower', ({ transitionsLost }) => transitionsLost),
+    ofWall('lag, p99', 'ms', 'lower', ({ lagP99Ms }) => lagP99Ms),
+    ofWall('failed writes', 'events', 'lower', ({ failed }) => failed),
+  ],
+};

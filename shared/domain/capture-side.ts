@@ -57,8 +57,8 @@ export class CaptureSides {
   read(): CaptureSide[] {
     const sides: CaptureSide[] = [];
     for (const flow of this.#flows.values()) {
-      const known = sides.some(({ local, peer }) => local === flow.to && peer === flow.from);
-      if (known) continue;
+      const ends = [flow.from, flow.to];
+      if (sides.some(({ local, peer }) => ends.includes(local) && ends.includes(peer))) continue;
       const back = this.#flows.get(keyOf(flow.to, flow.from));
       sides.push(this.#sideOf(flow, back));
     }

@@ -5,7 +5,7 @@ import { OBSERVATION_TYPE, type Observation, type TunnelEvent } from './observat
 import { decodePingMessage, type PingMessage } from './ping-wire.ts';
 import type { RecordedMessage } from './recorded-message.ts';
 import type { VerdictSettings } from './rejudge.ts';
-import { formatRfc3339Ms, type UnixNanos } from './rfc3339-nanos.ts';
+import { compareNanos, formatRfc3339Ms, type UnixNanos } from './rfc3339-nanos.ts';
 import { interfaceIdOf } from './tunnel-interface.ts';
 import { type Moment, type Sighting, TunnelProbe } from './tunnel-probe.ts';
 import type { UdpPacket } from './udp-packet.ts';
@@ -37,6 +37,8 @@ type Tunnel = {
   readonly run: Run;
   readonly probe: TunnelProbe;
   nextRegularMs: number;
+  /** Stamps of a sender grow: what does not is a copy, as a capture on all interfaces sees them. */
+  lastStamp?: UnixNanos;
 };
 
 /**
@@ -99,7 +101,6 @@ export class CaptureVerdicts {
   }
 
   #ping(key: string, index: number, { clusterId, timeStamp }: PingMessage, at: UnixNanos): void {
-    this.counts.pings += 1;
     const [name = '', sender] = clusterId.split('#');
     const run = this.#runOf(sender ?? '', at);
     let tunnel = this.#tunnels.get(key);
@@ -108,6 +109,9 @@ export class CaptureVerdicts {
       tunnel = this.#begin(sender === undefined ? interfaceIdOf(index) : name, run, at);
       this.#tunnels.set(key, tunnel);
     }
+    if (tunnel.lastStamp !== undefined && compareNanos(timeStamp, tunnel.lastStamp) <= 0) return;
+    tunnel.lastStamp = timeStamp;
+    this.counts.pings += 1;
     const { intervalMs } = this.#options.settings;
     const now = momentOf(run, at);
     const isRegular = now.monotonicMs >= tunnel.nextRegularMs - intervalMs / 4;

@@ -8,7 +8,8 @@ import { LineOutput } from '../../shared/cli/line-output.ts';
 import { openSource, type ReplaySource } from '../../shared/cli/replay-source.ts';
 import { type RecordingParts, writeRecording } from '../../shared/cli/write-recording.ts';
 import type { ReplayWindow } from '../../shared/domain/replay-window.ts';
-import { type FunctionWorld, silentLogger } from './function-world.ts';
+import type { FunctionWorld } from './function-world.ts';
+import { silentLogger } from './silent-logger.ts';
 
 export type Workspace = AsyncDisposable & { readonly path: (name: string) => string };
 

@@ -2,23 +2,30 @@ import { randomUUID } from 'node:crypto';
 import { CATALOG } from '../../functions/catalog.ts';
 import { EmbeddedBroker } from '../../shared/adapters/embedded-broker.ts';
 import { EmbeddedBus } from '../../shared/adapters/embedded-bus.ts';
+import { EmbeddedBusStatistics } from '../../shared/adapters/embedded-bus-statistics.ts';
 import { EmbeddedChangeFeed } from '../../shared/adapters/embedded-change-feed.ts';
 import { EmbeddedConnectionStore } from '../../shared/adapters/embedded-connection-store.ts';
+import { EmbeddedHistory } from '../../shared/adapters/embedded-history.ts';
 import { EmbeddedKubernetes } from '../../shared/adapters/embedded-kubernetes.ts';
 import { EmbeddedStateStore } from '../../shared/adapters/embedded-state-store.ts';
 import { PrometheusMeter } from '../../shared/adapters/prometheus-meter.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { type Gateway, startGateway } from '../../shared/cli/gateway-run.ts';
 import { type Connection, connectionNameOf, REMOTE_CLUSTER_ID_LABEL } from '../../shared/domain/connection.ts';
+import type { PageLab } from '../../shared/domain/page-patch.ts';
 import { runReplica } from '../../shared/runtime/run-replica.ts';
-import { LAB_GATEWAYS, type Lab, type LabOptions } from './lab.ts';
+import { Impairments } from './impairments.ts';
+import { LAB_GATEWAYS, type Lab, type LabImpairment, type LabOptions, type LabSide, type LabSources } from './lab.ts';
+import { LabClock } from './lab-clock.ts';
 import { openRelayNetwork, type RelayNetwork } from './relay-network.ts';
+import { slowStore } from './slow-store.ts';
 
 /** All in this process: real UDP over loopback, bus and Connection store embedded. No root, nothing to install. */
 export async function startEmbeddedLab(options: LabOptions): Promise<EmbeddedLab> {
   return new EmbeddedLab(options, await openRelayNetwork({ tunnels: options.tunnels, clock: systemClock }));
 }
 
+type LabGateway = { readonly gateway: Gateway; readonly bus: EmbeddedBus };
 type Replica = { readonly stop: () => Promise<void>; readonly crash: () => void };
 
 export class EmbeddedLab implements Lab {
@@ -29,7 +36,12 @@ export class EmbeddedLab implements Lab {
   readonly #options: LabOptions;
   readonly #state = new EmbeddedStateStore();
   readonly #replicas = new Map<string, Replica[]>();
-  readonly #gateways: readonly { readonly gateway: Gateway; readonly bus: EmbeddedBus }[];
+  readonly #gateways = new Map<LabSide, LabGateway>();
+  readonly #impairments = new Impairments();
+  /** Of gateways and functions; the wall clocks of the bus and of the API stay true. */
+  readonly #clock = new LabClock();
+  readonly #watcher = new EmbeddedBus(this.broker, systemClock);
+  #apiDelayMs = 0;
   #stopped: Promise<{ readonly unsent: number }> | undefined;
 
   /** @see {@link startEmbeddedLab} */
@@ -41,7 +53,7 @@ export class EmbeddedLab implements Lab {
       const replicas = Array.from({ length: options.replicas }, () => this.#startReplica(manifest.name));
       this.#replicas.set(manifest.name, replicas);
     }
-    this.#gateways = LAB_GATEWAYS.map((side) => this.#startGateway(side));
+    for (const side of LAB_GATEWAYS) this.#gateways.set(side.mode, this.#startGateway(side));
   }
 
   async connections(): Promise<readonly Connection[]> {
@@ -52,17 +64,64 @@ export class EmbeddedLab implements Lab {
 
   async cut(interfaceId: string): Promise<void> {
     this.network.cut(interfaceId);
+    this.#impairments.cut(interfaceId);
+  }
+
+  async impair(interfaceId: string, impairment: LabImpairment): Promise<void> {
+    const { from, ...what } = impairment;
+    for (const side of ['server', 'client'] as const) {
+      this.network.impair(interfaceId, side, from === undefined || from === side ? what : {});
+    }
+    this.#impairments.impair(interfaceId, impairment);
   }
 
   async restore(interfaceId: string): Promise<void> {
     this.network.restore(interfaceId);
+    for (const side of ['server', 'client'] as const) this.network.impair(interfaceId, side, {});
+    this.#impairments.restore(interfaceId);
   }
 
   async scale(tunnels: number): Promise<void> {
     await this.network.scale(tunnels);
-    LAB_GATEWAYS.forEach(({ mode }, index) => {
-      this.#gateways[index]?.gateway.setTunnels(this.network.tunnels(mode));
-    });
+    this.#impairments.scale(tunnels);
+    for (const [mode, { gateway }] of this.#gateways) gateway.setTunnels(this.network.tunnels(mode));
+  }
+
+  async restartGateway(mode: LabSide): Promise<void> {
+    const side = LAB_GATEWAYS.find((one) => one.mode === mode) as (typeof LAB_GATEWAYS)[number];
+    const killed = this.#gateways.get(mode);
+    await killed?.bus.close(); // first: what it has not said yet, it never says
+    await killed?.gateway.stop(0);
+    this.#gateways.set(mode, this.#startGateway(side));
+  }
+
+  async setNats(isUp: boolean): Promise<void> {
+    this.broker.setOutage(isUp ? undefined : 'NATS was taken away');
+  }
+
+  async slowApi(delayMs: number): Promise<void> {
+    this.#apiDelayMs = delayMs;
+  }
+
+  async stepClock(byMs: number): Promise<void> {
+    this.#clock.stepBy(byMs);
+  }
+
+  state(): PageLab {
+    return {
+      tunnels: this.network.tunnels('server').length,
+      impairments: this.#impairments.list(),
+      functions: [...this.#replicas].map(([name, { length: replicas }]) => ({ name, replicas })),
+    };
+  }
+
+  async sources(): Promise<LabSources> {
+    return {
+      live: this.#watcher,
+      feed: new EmbeddedChangeFeed(this.kubernetes),
+      statistics: new EmbeddedBusStatistics(this.broker),
+      history: new EmbeddedHistory(this.broker),
+    };
   }
 
   async crash(functionName: string): Promise<void> {
@@ -85,9 +144,10 @@ export class EmbeddedLab implements Lab {
   }
 
   async #stop(): Promise<{ readonly unsent: number }> {
-    const ends = await Promise.all(this.#gateways.map(({ gateway }) => gateway.stop()));
+    const gateways = [...this.#gateways.values()];
+    const ends = await Promise.all(gateways.map(({ gateway }) => gateway.stop()));
     await Promise.all([...this.#replicas.values()].flat().map((replica) => replica.stop()));
-    await Promise.all(this.#gateways.map(({ bus }) => bus.close()));
+    await Promise.all([...gateways.map(({ bus }) => bus.close()), this.#watcher.close()]);
     await this.network.close();
     return { unsent: ends.reduce((sum, { unsent }) => sum + unsent, 0) };
   }
@@ -99,15 +159,15 @@ export class EmbeddedLab implements Lab {
     });
   }
 
-  #startGateway({ namespace, name, mode, clusterId }: (typeof LAB_GATEWAYS)[number]) {
-    const bus = new EmbeddedBus(this.broker, systemClock);
+  #startGateway({ namespace, name, mode, clusterId }: (typeof LAB_GATEWAYS)[number]): LabGateway {
+    const bus = new EmbeddedBus(this.broker, this.#clock);
     const gateway = startGateway(
       {
         ...{ namespace, name, mode, remoteClusterId: clusterId, gatewayUid: randomUUID(), runId: randomUUID() },
         tunnels: this.network.tunnels(mode),
         settings: this.#options.ping,
       },
-      { bus, clock: systemClock, meter: this.meter, log: this.#options.log.child({ gateway: name }) },
+      { bus, clock: this.#clock, meter: this.meter, log: this.#options.log.child({ gateway: name }) },
     );
     return { gateway, bus };
   }
@@ -115,10 +175,11 @@ export class EmbeddedLab implements Lab {
   #startReplica(name: string): Replica {
     const definition = CATALOG.find(({ manifest }) => manifest.name === name);
     if (definition === undefined) throw new Error(`no function "${name}" in the catalog`);
-    const bus = new EmbeddedBus(this.broker, systemClock);
+    const clock = this.#clock;
+    const bus = new EmbeddedBus(this.broker, clock);
     const ports = {
-      ...{ bus, state: this.#state, clock: systemClock, meter: this.meter, log: this.#options.log },
-      connections: new EmbeddedConnectionStore(this.kubernetes),
+      ...{ bus, state: this.#state, clock, meter: this.meter, log: this.#options.log },
+      connections: slowStore(new EmbeddedConnectionStore(this.kubernetes), clock, () => this.#apiDelayMs),
       feed: new EmbeddedChangeFeed(this.kubernetes),
     };
     const stopping = new AbortController();

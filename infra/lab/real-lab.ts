@@ -5,20 +5,29 @@
  * Exports {@link startRealLab}, {@link RealLab} (a `Lab` with `network`, `nats`, `api`, `gatewayMetrics`), {@link RealLabOptions}.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CATALOG } from '../../functions/catalog.ts';
+import { KubernetesChangeFeed } from '../../shared/adapters/kubernetes-change-feed.ts';
 import { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
 import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-connection-store.ts';
+import { NatsBus } from '../../shared/adapters/nats-bus.ts';
+import { NatsBusStatistics } from '../../shared/adapters/nats-bus-statistics.ts';
+import { NatsHistory } from '../../shared/adapters/nats-history.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
+import { StartError } from '../../shared/cli/errors.ts';
 import { type Connection, connectionNameOf } from '../../shared/domain/connection.ts';
+import type { PageLab } from '../../shared/domain/page-patch.ts';
 import { onFreePorts } from '../servers/free-port.ts';
 import { type KubeApiserver, launchKubeApiserver } from '../servers/launch-kube-apiserver.ts';
 import { launchNats, type NatsServer } from '../servers/launch-nats.ts';
 import { RunningServer, type ServerSpec } from '../servers/running-server.ts';
-import { LAB_GATEWAYS, type Lab, type LabOptions } from './lab.ts';
+import { Impairments } from './impairments.ts';
+import { LAB_GATEWAYS, type Lab, type LabImpairment, type LabOptions, type LabSide, type LabSources } from './lab.ts';
 import { createTenant } from './lab-tenant.ts';
+import { SlowLink } from './slow-link.ts';
+import { SteppableClock } from './steppable-clock.ts';
 import {
   environmentFor,
   functionFlags,
@@ -42,6 +51,9 @@ type Parts = {
   readonly nats: NatsServer;
   readonly api: KubeApiserver;
   readonly client: KubernetesClient;
+  /** Between the functions and the API server. */
+  readonly link: SlowLink;
+  readonly clock: SteppableClock | undefined;
 };
 
 const METRICS_PORT = 8_089;
@@ -64,7 +76,10 @@ export async function startRealLab(options: RealLabOptions): Promise<RealLab> {
   const [nats, api] = await Promise.all(servers);
   const client = await KubernetesClient.connect({ clock: systemClock, kubeconfig: api.kubeconfig });
   cleanUp.defer(() => client.close());
-  const lab = new RealLab(options, { folder, network, nats, api, client }, cleanUp.move());
+  const { hostname, port } = new URL(api.url);
+  const link = cleanUp.use(await SlowLink.start({ host: hostname, port: Number(port) }));
+  const clock = options.steppableClock ? await SteppableClock.create(`${folder}/clock`) : undefined;
+  const lab = new RealLab(options, { folder, network, nats, api, client, link, clock }, cleanUp.move());
   try {
     await lab.start();
   } catch (error) {
@@ -84,6 +99,9 @@ export class RealLab implements Lab {
   readonly folder: string;
   readonly #options: RealLabOptions;
   readonly #client: KubernetesClient;
+  readonly #link: SlowLink;
+  readonly #clock: SteppableClock | undefined;
+  readonly #impairments = new Impairments();
   readonly #cleanUp: AsyncDisposableStack;
   readonly #gateways = LAB_GATEWAYS.map((gateway) => ({ ...gateway, uid: randomUUID() }));
   readonly #running = new Map<NetworkSide, RunningServer>();
@@ -99,12 +117,15 @@ export class RealLab implements Lab {
     this.folder = parts.folder;
     this.#options = options;
     this.#client = parts.client;
+    this.#link = parts.link;
+    this.#clock = parts.clock;
     this.#cleanUp = cleanUp;
     this.#tunnels = options.tunnels;
   }
 
   /** @internal */
   async start(): Promise<void> {
+    await this.#writeKubeconfig();
     await runToEnd({
       ...{ name: 'wg-keepalive setup', logFile: `${this.folder}/setup.log`, env: this.#environment() },
       ...wgKeepalive('setup', '--nats-url', this.nats.url),
@@ -122,18 +143,30 @@ export class RealLab implements Lab {
     return found.filter((connection) => connection !== undefined);
   }
 
-  cut(interfaceId: string): Promise<void> {
-    return this.network.cut(interfaceId);
+  async cut(interfaceId: string): Promise<void> {
+    await this.network.cut(interfaceId);
+    this.#impairments.cut(interfaceId);
   }
 
-  restore(interfaceId: string): Promise<void> {
-    return this.network.restore(interfaceId);
+  /** @throws StartError for a delay: without netem, which is a module of the kernel, nothing here delays packets */
+  async impair(interfaceId: string, impairment: LabImpairment): Promise<void> {
+    const { lossRate = 0, delayMs = 0, from } = impairment;
+    if (delayMs > 0) throw new StartError('the lab on real parts cannot delay packets: want loss, or embedded parts');
+    await this.network.lose(interfaceId, lossRate, from);
+    this.#impairments.impair(interfaceId, impairment);
+  }
+
+  async restore(interfaceId: string): Promise<void> {
+    await this.network.restore(interfaceId);
+    await this.network.lose(interfaceId, 0);
+    this.#impairments.restore(interfaceId);
   }
 
   /** As a deployment does it: the gateways end, and others with another `--num-interfaces` take their place. */
   async scale(tunnels: number): Promise<void> {
     await Promise.all([...this.#running.values()].map((gateway) => gateway.stop()));
     await this.network.scale(tunnels);
+    this.#impairments.scale(tunnels);
     this.#tunnels = tunnels;
     await settleAll(this.#gateways.map((gateway) => this.#startGateway(gateway)));
   }
@@ -147,6 +180,46 @@ export class RealLab implements Lab {
     replicas?.push(...replicas.splice(0, 1)); // the next crash hits another
     await oldest.kill();
     await oldest.restart();
+  }
+
+  async restartGateway(side: LabSide): Promise<void> {
+    const gateway = this.#running.get(side);
+    await gateway?.kill();
+    await gateway?.restart();
+  }
+
+  async setNats(isUp: boolean): Promise<void> {
+    if (isUp) await this.nats.restart();
+    else await this.nats.kill();
+  }
+
+  async slowApi(delayMs: number): Promise<void> {
+    this.#link.delayMs = delayMs;
+  }
+
+  /** @throws StartError unless the lab was started for it */
+  async stepClock(byMs: number): Promise<void> {
+    if (this.#clock === undefined) throw new StartError('the gateways of this lab run on the clock of the machine');
+    await this.#clock.stepBy(byMs);
+  }
+
+  state(): PageLab {
+    return {
+      tunnels: this.#tunnels,
+      impairments: this.#impairments.list(),
+      functions: [...this.#replicas].map(([name, { length: replicas }]) => ({ name, replicas })),
+    };
+  }
+
+  async sources(): Promise<LabSources> {
+    const bus = NatsBus.open({ servers: [this.nats.url], name: 'wg-keepalive lab' }, systemClock, this.#options.log);
+    this.#cleanUp.defer(() => bus.close());
+    return {
+      live: bus,
+      feed: new KubernetesChangeFeed(this.#client, { clock: systemClock, random: Math.random }),
+      statistics: new NatsBusStatistics(bus.link),
+      history: new NatsHistory(bus.link, systemClock),
+    };
   }
 
   /** What the gateway of this side shows at `/metrics`. */
@@ -215,7 +288,11 @@ export class RealLab implements Lab {
     const { command, args } = wgKeepalive('gateway', ...flags);
     const started = await RunningServer.start(
       {
-        ...{ name: `gateway ${gateway.name}`, logFile: this.#logFile(mode), env: this.#environment() },
+        ...{
+          name: `gateway ${gateway.name}`,
+          logFile: this.#logFile(mode),
+          env: { ...this.#environment(), ...this.#clock?.environment },
+        },
         ...this.network.commandLine(mode, command, args),
         ...readiness(`http://${metrics}/healthz`),
       },
@@ -225,7 +302,19 @@ export class RealLab implements Lab {
   }
 
   #environment(): NodeJS.ProcessEnv {
-    return environmentFor(this.api.kubeconfig);
+    return environmentFor(this.#kubeconfig(), `${this.folder}/compile-cache`);
+  }
+
+  #kubeconfig(): string {
+    return `${this.folder}/kubeconfig`;
+  }
+
+  /** The API server's own, but by way of the link. */
+  async #writeKubeconfig(): Promise<void> {
+    const url = new URL(this.api.url);
+    url.port = String(this.#link.port);
+    const text = await readFile(this.api.kubeconfig, 'utf8');
+    await writeFile(this.#kubeconfig(), text.replaceAll(this.api.url, url.origin), { mode: 0o600 });
   }
 
   #logFile(mode: NetworkSide): string {

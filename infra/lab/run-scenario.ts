@@ -4,7 +4,8 @@ import { connectionKey, connectionNameOf } from '../../shared/domain/connection.
 import { formatDuration } from '../../shared/domain/duration.ts';
 import type { Clock } from '../../shared/ports/clock.ts';
 import { LAB_GATEWAYS, type Lab } from './lab.ts';
-import type { Action, Expectation, Scenario, ScenarioStep } from './scenario.ts';
+import { carryOut } from './lab-action.ts';
+import type { Expectation, Scenario, ScenarioStep } from './scenario.ts';
 
 export type RunScenarioOptions = {
   readonly clock: Clock;
@@ -38,7 +39,11 @@ const POLL_MS = 50;
  *
  * @throws whatever the lab throws, and the signal's reason
  */
-export async function runScenario(lab: Lab, scenario: Scenario, options: RunScenarioOptions): Promise<ScenarioReport> {
+export async function runScenario(
+  lab: Lab,
+  scenario: Pick<Scenario, 'steps' | 'expectations'>,
+  options: RunScenarioOptions,
+): Promise<ScenarioReport> {
   const { clock, onStep, signal, graceMs = 0 } = options;
   const steps: ScenarioStep[] = [];
   const reachedMs: (number | undefined)[] = [];
@@ -76,16 +81,6 @@ export async function runScenario(lab: Lab, scenario: Scenario, options: RunScen
     nowMs = Math.min(nowMs + elapsedMs, heldAtMs);
   }
   return { ok: failures.length === 0, steps, reachedMs, failures };
-}
-
-async function carryOut(lab: Lab, action: Action): Promise<void> {
-  if ('scale' in action) return lab.scale(action.scale);
-  if ('crash' in action) return lab.crash(action.crash);
-  const [change, interfaceIds] =
-    'cut' in action
-      ? ([(id: string) => lab.cut(id), action.cut] as const)
-      : ([(id: string) => lab.restore(id), action.restore] as const);
-  await Promise.all(interfaceIds.map(change));
 }
 
 const labConnections = LAB_GATEWAYS.map(({ namespace, name }) =>

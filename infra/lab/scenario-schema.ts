@@ -1,11 +1,9 @@
 import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
-import { CATALOG } from '../../functions/catalog.ts';
 import { OPTIONS, optionOf } from '../../shared/cli/options.ts';
 import type { ConnectionValue } from '../../shared/domain/connection.ts';
 import { connectionKey, connectionNameOf } from '../../shared/domain/connection.ts';
-import { parseDuration } from '../../shared/domain/duration.ts';
-import { interfaceIdOf, MAX_TUNNELS } from '../../shared/domain/tunnel-interface.ts';
 import { LAB_GATEWAYS } from './lab.ts';
+import { type Action, actionFormats, actionSchemas, durationText, interfaceName, tunnelCount } from './lab-action.ts';
 
 /** Options that a scenario may set, by their keys in the option table. */
 export const settingOptions = {
@@ -37,17 +35,6 @@ export type ScenarioDocument = {
 
 /** Every `description` completes "want …". */
 const text = { type: 'string', minLength: 1, description: 'some text' };
-const duration = { type: 'string', format: 'duration', description: 'a duration such as 500ms or 2s' };
-const tunnels = {
-  type: 'integer',
-  minimum: 1,
-  maximum: MAX_TUNNELS,
-  description: `an integer from 1 to ${MAX_TUNNELS}`,
-};
-const interfaceIds = Array.from({ length: MAX_TUNNELS }, (_, index) => interfaceIdOf(index));
-const interfaceName = { enum: interfaceIds, description: 'the name of a tunnel: liqo-tunnel, liqo-tunnel1, …' };
-const someInterfaces = { type: 'array', minItems: 1, items: interfaceName, description: 'a list of tunnels' };
-const functionNames = CATALOG.map(({ manifest }) => manifest.name);
 const connectionKeys = LAB_GATEWAYS.map(({ namespace, name }) =>
   connectionKey({ namespace, name: connectionNameOf(name) }),
 );
@@ -57,28 +44,21 @@ const value = {
   description: 'Connected, Connecting or Error',
 };
 
-const actions = {
-  cut: someInterfaces,
-  restore: someInterfaces,
-  scale: tunnels,
-  crash: { enum: functionNames, description: `one of ${functionNames.join(', ')}` },
-};
-
 const step = {
   type: 'object',
   required: ['at'],
-  properties: { at: duration, ...actions },
+  properties: { at: durationText, ...actionSchemas },
   additionalProperties: false,
   minProperties: 2,
   maxProperties: 2,
-  description: `a time (at) and one of ${Object.keys(actions).join(', ')}`,
+  description: `a time (at) and one of ${Object.keys(actionSchemas).join(', ')}`,
 };
 
 const expectation = {
   type: 'object',
   required: ['by', 'value', 'tunnels'],
   properties: {
-    by: duration,
+    by: durationText,
     connections: {
       anyOf: [{ const: 'all' }, { type: 'array', minItems: 1, items: { enum: connectionKeys } }],
       description: `all, or a list of ${connectionKeys.join(', ')}`,
@@ -101,7 +81,7 @@ const schema = {
   properties: {
     name: text,
     description: text,
-    tunnels,
+    tunnels: tunnelCount,
     settings: {
       type: 'object',
       propertyNames: { enum: settingFlags, description: `one of ${settingFlags.join(', ')}` },
@@ -115,14 +95,29 @@ const schema = {
 };
 
 const ajv = new Ajv2020({ allErrors: true, verbose: true, allowUnionTypes: true });
-ajv.addFormat('duration', (duration: string) => (parseDuration(duration) ?? -1) >= 0);
+for (const [name, check] of Object.entries(actionFormats)) ajv.addFormat(name, check);
 const validate = ajv.compile(schema);
+const { at: _, ...withoutTime } = step.properties;
+const validateAction = ajv.compile({
+  ...step,
+  required: [],
+  properties: withoutTime,
+  minProperties: 1,
+  maxProperties: 1,
+  description: `one of ${Object.keys(actionSchemas).join(', ')}`,
+});
+
+/** An action that comes from outside, or what is wrong with it. */
+export function checkAction(action: unknown): { readonly action: Action } | { readonly faults: readonly string[] } {
+  if (validateAction(action)) return { action: action as Action };
+  return { faults: [...new Set((validateAction.errors ?? []).map((error) => faultOf(error, 'the action')))] };
+}
 
 /** Everything that is wrong with it, each as `field: value, want …`. */
 export function* scenarioFaults(document: unknown): Generator<string> {
   if (!validate(document)) {
     const errors = validate.errors?.filter(({ keyword }) => keyword !== 'propertyNames') ?? []; // it only repeats another
-    yield* new Set(errors.map(faultOf));
+    yield* new Set(errors.map((error) => faultOf(error, 'the file')));
     return;
   }
   const { settings = {} } = document as ScenarioDocument;
@@ -135,13 +130,16 @@ export function* scenarioFaults(document: unknown): Generator<string> {
   }
 }
 
-function faultOf({ keyword, instancePath, data, params, propertyName, parentSchema, message }: ErrorObject): string {
+function faultOf(
+  { keyword, instancePath, data, params, propertyName, parentSchema, message }: ErrorObject,
+  whole: string,
+): string {
   const field = fieldOf(instancePath);
   const want = `want ${(parentSchema as { readonly description?: string }).description ?? message}`;
   const unknown: string | undefined = propertyName ?? params.additionalProperty;
   if (unknown !== undefined) return `${within(field, unknown)}: there is no such field, ${want}`;
   if (keyword === 'required') return `${within(field, params.missingProperty)}: is missing, ${want}`;
-  return `${field || 'the file'}: ${JSON.stringify(data)}, ${want}`;
+  return `${field || whole}: ${JSON.stringify(data)}, ${want}`;
 }
 
 /** `/steps/1/at` as `steps[1].at`. */

@@ -11,6 +11,7 @@ import { formatDuration, parseDuration } from '../../shared/domain/duration.ts';
 import type { FunctionSettings } from '../../shared/domain/function-settings.ts';
 import type { PingSettings } from '../../shared/domain/ping-settings.ts';
 import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
+import { type Action, tunnelsOf } from './lab-action.ts';
 import { type ScenarioDocument, type SettingFlag, scenarioFaults, type settingOptions } from './scenario-schema.ts';
 
 export type Scenario = {
@@ -26,12 +27,6 @@ export type Scenario = {
   /** States to go through, in the order of `byMs`; the last one must be the state at the end. */
   readonly expectations: readonly Expectation[];
 };
-
-export type Action =
-  | { readonly cut: readonly string[] }
-  | { readonly restore: readonly string[] }
-  | { readonly scale: number }
-  | { readonly crash: string };
 
 export type ScenarioStep = { readonly atMs: number; readonly action: Action };
 
@@ -129,9 +124,8 @@ function* contradictionsOf(scenario: Scenario): Generator<string> {
       yield `${field}.at: ${formatDuration(atMs)} is before the step above it, want steps in order`;
     previousMs = atMs;
     if ('scale' in action) tunnels = action.scale;
-    const named = 'cut' in action ? action.cut : 'restore' in action ? action.restore : [];
     const known = Array.from({ length: tunnels }, (_, tunnel) => interfaceIdOf(tunnel));
-    for (const interfaceId of named) {
+    for (const interfaceId of tunnelsOf(action)) {
       if (known.includes(interfaceId)) continue;
       yield `${field}: there is no "${interfaceId}" by then, want one of ${known.join(', ')}`;
     }

@@ -55,10 +55,14 @@ function flags(values: Readonly<Record<string, string | number | boolean>>): str
   return Object.entries(values).map(([flag, value]) => `--${flag}=${value}`);
 }
 
-/** This process's environment without the variables of options: what a child is to do, its flags say. */
-export function environmentFor(kubeconfig: string): NodeJS.ProcessEnv {
+/**
+ * This process's environment without the variables of options: what a child is to do, its flags say.
+ *
+ * @param compileCache - folder where all share what Node makes of the sources: a dozen start at once
+ */
+export function environmentFor(kubeconfig: string, compileCache: string): NodeJS.ProcessEnv {
   const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('WG_KEEPALIVE_'));
-  return { ...Object.fromEntries(inherited), KUBECONFIG: kubeconfig };
+  return { ...Object.fromEntries(inherited), KUBECONFIG: kubeconfig, NODE_COMPILE_CACHE: compileCache };
 }
 
 /** @throws Error with the end of its log unless it ends with exit code 0 */

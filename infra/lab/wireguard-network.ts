@@ -42,6 +42,7 @@ const RULES = `table inet wgk {
   set muted { type ifname; }
   chain arriving { type filter hook input priority 0; udp dport @cut drop; }
   chain leaving { type filter hook output priority 0; oifname @muted drop; }
+  chain losing { type filter hook input priority 1; }
 }
 `;
 
@@ -77,6 +78,8 @@ export class WireguardNetwork implements AsyncDisposable {
   readonly #namespaces: Readonly<Record<NetworkSide, NetworkNamespace>>;
   readonly #uplinks: Readonly<Record<NetworkSide, Uplink>>;
   readonly #logFolder: string;
+  /** Rules of nft by tunnel, in the namespace of who receives. */
+  readonly #losses = { server: new Map<string, string>(), client: new Map<string, string>() };
   /** In the order of their indexes only by chance. */
   readonly #tunnels = new Map<string, readonly WireguardDevice[]>();
 
@@ -140,6 +143,7 @@ export class WireguardNetwork implements AsyncDisposable {
 
   /** Takes the interface away on both sides. */
   async removeTunnel(interfaceId: string): Promise<void> {
+    await this.lose(interfaceId, 0);
     const devices = this.#devices(interfaceId);
     this.#tunnels.delete(interfaceId);
     await Promise.all(devices.map((device) => device[Symbol.asyncDispose]()));
@@ -165,6 +169,24 @@ export class WireguardNetwork implements AsyncDisposable {
     await this.#filter(
       ['add', 'delete'].flatMap((verb) => elements.map((element) => `${verb} element inet wgk ${element}`)).join('\n'),
     );
+  }
+
+  /**
+   * Loses a part of the tunnel's packets, each by chance, until it is told another part.
+   *
+   * @param lossRate - 0 … 1
+   * @param from - only those that this side sends; left out: both ways
+   */
+  async lose(interfaceId: string, lossRate: number, from?: NetworkSide): Promise<void> {
+    const [device] = this.#devices(interfaceId);
+    for (const side of SIDES) {
+      const isMeant = lossRate > 0 && side !== from; // it is who receives that drops them
+      const rule = `udp dport ${device?.listenPort} numgen random mod 1000 < ${Math.round(1_000 * lossRate)} drop`;
+      if (isMeant) this.#losses[side].set(interfaceId, rule);
+      else this.#losses[side].delete(interfaceId);
+      const rules = [...this.#losses[side].values()].map((one) => `add rule inet wgk losing ${one}`);
+      await this.exec(side, 'nft', ['-f', '-'], ['flush chain inet wgk losing', ...rules].join('\n'));
+    }
   }
 
   /**

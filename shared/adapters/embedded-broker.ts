@@ -21,6 +21,8 @@ export type EmbeddedBrokerOptions = {
   readonly maxBytesPerStream?: number;
 };
 
+/** A timer that falls due while the server is away is late. */
+const OUTAGE_LOOK_MS = 250;
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
 const encoder = new TextEncoder();
 
@@ -37,7 +39,9 @@ export class EmbeddedBroker {
   readonly #consumers = new Map<string, EmbeddedConsumer>();
   readonly #schedules = new Map<string, Timer>();
   readonly #listeners = new Set<LiveListener>();
+  readonly #outageListeners = new Set<() => void>();
   #advisories = 0;
+  #outage: string | undefined;
 
   constructor({ clock, streams = STREAMS, maxBytesPerStream = DEFAULT_MAX_BYTES }: EmbeddedBrokerOptions) {
     this.#clock = clock;
@@ -72,6 +76,7 @@ export class EmbeddedBroker {
     this.#schedules.get(subject)?.cancel();
     const fire = () => {
       if (stream.lastSequenceOf(subject) !== sequence) return;
+      if (this.#outage !== undefined) return arm(OUTAGE_LOOK_MS);
       const earlyMs = dueAtUnixMs - this.#clock.unixMs();
       if (earlyMs > 0) return arm(earlyMs);
       this.#schedules.delete(subject);
@@ -106,8 +111,27 @@ export class EmbeddedBroker {
     if (existing) return existing;
     const advise = (advisory: ConsumerAdvisory) => this.#advise(spec, advisory);
     const consumer = new EmbeddedConsumer(spec, this.#stream(spec.stream), this.#clock, advise);
+    consumer.setInterrupted(this.#outage !== undefined);
     this.#consumers.set(key, consumer);
     return consumer;
+  }
+
+  /** Why no client reaches it, `undefined` while they do. */
+  get outage(): string | undefined {
+    return this.#outage;
+  }
+
+  /** The server goes away, `undefined`: it comes back, with all that it kept. */
+  setOutage(reason: string | undefined): void {
+    this.#outage = reason;
+    for (const consumer of this.#consumers.values()) consumer.setInterrupted(reason !== undefined);
+    for (const listener of this.#outageListeners) listener();
+  }
+
+  /** @returns what ends it */
+  onOutage(listener: () => void): () => void {
+    this.#outageListeners.add(listener);
+    return () => this.#outageListeners.delete(listener);
   }
 
   /** Of the consumers that somebody has asked for. */

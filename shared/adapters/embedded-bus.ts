@@ -17,12 +17,14 @@ export class EmbeddedBus implements EventBus, LiveFeed {
   readonly #calls = new Set<EmbeddedCall>();
   readonly #unsubscribes = new Set<() => void>();
   readonly #healthListeners = new Set<(health: BusHealth) => void>();
+  readonly #ignoreOutages: () => void;
   #isClosed = false;
 
   /** @param clock - the client's own: a frozen one says "still working" no more */
   constructor(broker: EmbeddedBroker, clock: Clock) {
     this.#broker = broker;
     this.#clock = clock;
+    this.#ignoreOutages = broker.onOutage(() => this.#tellHealth());
   }
 
   async publish(message: BusMessage): Promise<PublishAck> {
@@ -46,7 +48,7 @@ export class EmbeddedBus implements EventBus, LiveFeed {
     signal: AbortSignal,
   ): Promise<void> {
     if (signal.aborted) return;
-    const call = new EmbeddedCall(this.#open().consumer(spec), handle, this.#clock);
+    const call = new EmbeddedCall(this.#notClosed().consumer(spec), handle, this.#clock);
     const onAbort = () => call.stop();
     this.#calls.add(call);
     signal.addEventListener('abort', onAbort, { once: true });
@@ -57,7 +59,7 @@ export class EmbeddedBus implements EventBus, LiveFeed {
 
   subscribe(filter: string, onMessage: (message: LiveMessage) => void, signal: AbortSignal): void {
     if (signal.aborted) return;
-    const unlisten = this.#open().listen(filter, onMessage);
+    const unlisten = this.#notClosed().listen(filter, onMessage);
     const unsubscribe = () => {
       unlisten();
       signal.removeEventListener('abort', unsubscribe);
@@ -68,7 +70,8 @@ export class EmbeddedBus implements EventBus, LiveFeed {
   }
 
   health(): BusHealth {
-    return this.#isClosed ? { connected: false, reason: 'the bus is closed' } : { connected: true };
+    const reason = this.#isClosed ? 'the bus is closed' : this.#broker.outage;
+    return reason === undefined ? { connected: true } : { connected: false, reason };
   }
 
   onHealthChange(listener: (health: BusHealth) => void): () => void {
@@ -81,11 +84,23 @@ export class EmbeddedBus implements EventBus, LiveFeed {
     this.#isClosed = true;
     for (const call of this.#calls) call.abandon();
     for (const unsubscribe of this.#unsubscribes) unsubscribe();
-    for (const listener of this.#healthListeners) listener(this.health());
+    this.#ignoreOutages();
+    this.#tellHealth();
+  }
+
+  #tellHealth(): void {
+    const health = this.health();
+    for (const listener of this.#healthListeners) listener(health);
+  }
+
+  #notClosed(): EmbeddedBroker {
+    if (this.#isClosed) throw new BusError('unavailable', 'the bus is closed');
+    return this.#broker;
   }
 
   #open(): EmbeddedBroker {
-    if (this.#isClosed) throw new BusError('unavailable', 'the bus is closed');
+    const { outage } = this.#notClosed();
+    if (outage !== undefined) throw new BusError('unavailable', outage);
     return this.#broker;
   }
 }

@@ -45,6 +45,7 @@ export class EmbeddedConsumer implements StreamFollower {
   #deliverySequence = 0;
   #timer: { readonly dueMs: number; readonly handle: Timer } | undefined;
   #isPumping = false;
+  #isInterrupted = false;
 
   constructor(spec: ConsumerSpec, stream: EmbeddedStream, clock: Clock, advise: (advisory: ConsumerAdvisory) => void) {
     this.spec = spec;
@@ -83,7 +84,7 @@ export class EmbeddedConsumer implements StreamFollower {
     this.#pump(); // its caller has a free slot now
     const { streamSequence } = delivery;
     const pending = this.#pending.get(streamSequence);
-    if (!pending) return;
+    if (!pending || this.#isInterrupted) return; // a server that is away hears no settlement: it delivers again
     if (settlement.kind === 'retry') {
       pending.isQueued = false;
       pending.deadlineMs = this.#clock.monotonicMs() + settlement.delayMs;
@@ -101,6 +102,12 @@ export class EmbeddedConsumer implements StreamFollower {
   extend(streamSequence: number): void {
     const pending = this.#pending.get(streamSequence);
     if (pending) pending.deadlineMs = this.#clock.monotonicMs() + this.spec.ackWaitMs;
+  }
+
+  /** While its server is away, nothing is delivered and nothing settled. */
+  setInterrupted(isInterrupted: boolean): void {
+    this.#isInterrupted = isInterrupted;
+    this.#pump();
   }
 
   statistics(): ConsumerStatistics {
@@ -129,7 +136,7 @@ export class EmbeddedConsumer implements StreamFollower {
   }
 
   #deliverNext(): boolean {
-    if (this.#callers.length === 0) return false;
+    if (this.#callers.length === 0 || this.#isInterrupted) return false;
     const message = this.#nextRedelivery() ?? this.#nextNew();
     if (!message) return false;
     const caller = this.#takeTurn();

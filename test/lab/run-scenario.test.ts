@@ -160,6 +160,13 @@ class FakeLab implements Lab {
     this.onRestore();
   }
 
+  impair = async (interfaceId: string) => this.#step(`impair ${interfaceId}`);
+  restartGateway = async (side: string) => this.#step(`restart ${side}`);
+  setNats = async (isUp: boolean) => this.#step(`nats ${isUp}`);
+  slowApi = async (delayMs: number) => this.#step(`slow ${delayMs}`);
+  stepClock = async (byMs: number) => this.#step(`clock ${byMs}`);
+  state = () => ({ tunnels: 1, impairments: [], functions: [] });
+  sources = async () => Promise.reject(new Error('nobody watches it'));
   scale = async (tunnels: number) => this.#step(`scale ${tunnels}`);
   crash = async (name: string) => this.#step(`crash ${name}`);
   stop = async () => ({ unsent: 0 });

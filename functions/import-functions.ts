@@ -14,6 +14,6 @@ export function functionFiles(folder: string): readonly string[] {
  */
 export async function importFunctions(): Promise<Readonly<Record<string, object>>> {
   const files = functionFiles(import.meta.dirname);
-  const modules = await Promise.all(files.map((file): Promise<object> => import(`./${file}`)));
+  const modules = await Promise.all(files.map((file): Promise<object> => import(new URL(file, import.meta.url).href)));
   return Object.fromEntries(modules.map((module, index) => [files[index], module]));
 }

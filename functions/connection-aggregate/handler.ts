@@ -1,51 +1,61 @@
 import { aggregate, sameAggregate } from '../../shared/domain/aggregate.ts';
 import type { Change } from '../../shared/domain/change.ts';
-import {
-  type Connection,
-  type ConnectionRef,
-  connectionKey,
-  isNewerResourceVersion,
-} from '../../shared/domain/connection.ts';
+import { type Connection, type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
+import { latestOnly } from '../../shared/runtime/latest-only.ts';
+import { type NewestVersions, newestVersions } from '../../shared/runtime/newest-versions.ts';
 import { manifest } from './manifest.ts';
 
 /** After so many conflicts in a row the change comes again later. */
 const MAX_CONFLICTS = 5;
-/** Connections whose last read is remembered; forgetting one costs at most one needless judgement. */
-const MAX_REMEMBERED = 10_000;
+
+const SUPERSEDED: Outcome = { outcome: 'throttled', reason: 'Superseded' };
+const ALREADY_JUDGED: Outcome = { outcome: 'throttled', reason: 'AlreadyJudged' };
+
+type ConnectionChange = Extract<Change, { readonly kind: 'connections' }>;
 
 /**
  * Level-based: any change of the Connection, by anybody, is reason to judge it as it is. The change itself carries the
  * object and its resourceVersion, so it is the first read; only a conflict costs another.
+ *
+ * A change that a newer one has overtaken is acknowledged without a call: the newer one stays in the stream until it is
+ * judged, here or, if this process dies, elsewhere. So a burst costs one write, not one a change, and a Connection whose
+ * writes fail keeps one place in the consumer, however often it changes.
  */
 export const connectionAggregate = defineFunction<Change>({
   manifest,
   create(ports) {
-    const lastJudged = lastJudgedVersions();
-    const updateConnectionStatusAggregated = aggregateUpdater(ports, lastJudged);
+    const seen = newestVersions();
+    const judged = newestVersions();
+    const inTurn = latestOnly();
+    const updateConnectionStatusAggregated = aggregateUpdater(ports, judged);
+
+    async function judge(ref: ConnectionRef, { type, object }: ConnectionChange, context: EventContext) {
+      if (type === 'DELETED') return { outcome: 'throttled', reason: 'Deleted' } as const;
+      if (seen.supersede(object)) return SUPERSEDED;
+      seen.note(object);
+      if (judged.cover(object)) return ALREADY_JUDGED;
+      const outcome = await inTurn(connectionKey(ref), async () =>
+        judged.cover(object) ? ALREADY_JUDGED : updateConnectionStatusAggregated(ref, object, context),
+      );
+      return outcome ?? SUPERSEDED;
+    }
 
     return {
       async handle({ data }, context) {
         if (data.kind !== 'connections') return { outcome: 'orphan', reason: 'OtherKind' };
-        const { metadata } = data.object;
-        const connection = { namespace: metadata.namespace, name: metadata.name };
-        const outcome = await judge();
-        return { ...outcome, connection };
-
-        async function judge(): Promise<Outcome> {
-          if (data.type === 'DELETED') return { outcome: 'throttled', reason: 'Deleted' };
-          if (lastJudged.covers(data.object as Connection)) return { outcome: 'throttled', reason: 'AlreadyJudged' };
-          return updateConnectionStatusAggregated(connection, data.object as Connection, context);
-        }
+        const { namespace, name } = data.object.metadata;
+        const connection = { namespace, name };
+        return { ...(await judge(connection, data, context)), connection };
       },
     };
   },
 });
 
 /** Read → judge → apply with that resourceVersion; on a conflict read and judge again. Equal: no write. */
-function aggregateUpdater({ connections, log }: FunctionPorts, lastJudged: LastJudged) {
+function aggregateUpdater({ connections, log }: FunctionPorts, judged: NewestVersions) {
   return async function updateConnectionStatusAggregated(
     ref: ConnectionRef,
     changed: Connection,
@@ -59,14 +69,14 @@ function aggregateUpdater({ connections, log }: FunctionPorts, lastJudged: LastJ
         const before = current.status;
         const after = aggregate(before?.tunnels ?? [], before, current.metadata);
         if (sameAggregate(before, after)) {
-          lastJudged.note(current);
+          judged.note(current);
           return { outcome: 'throttled', reason: 'Unchanged' };
         }
         const written = await connections.applyAggregate(ref, after, {
           signal: context.attemptSignal(),
           resourceVersion: current.metadata.resourceVersion,
         });
-        lastJudged.note(written);
+        judged.note(written);
         const transition = before?.value !== after.value;
         return { outcome: 'written', reason: transition ? 'Transition' : 'Refresh', before: summary(before), after };
       } catch (err) {
@@ -87,27 +97,4 @@ function retryAfter({ retryAfterMs }: StoreError): { readonly retryAfterMs?: num
 
 function summary(status: Connection['status']) {
   return { value: status?.value, latency: status?.latency, conditions: status?.conditions };
-}
-
-type LastJudged = ReturnType<typeof lastJudgedVersions>;
-
-/** The newest resourceVersion judged, by uid: a change at or below it tells nothing new. */
-function lastJudgedVersions() {
-  const versions = new Map<string, string>();
-  return {
-    covers({ metadata }: Connection): boolean {
-      const judged = versions.get(metadata.uid);
-      return judged !== undefined && !isNewerResourceVersion(metadata.resourceVersion, judged);
-    },
-    note({ metadata }: Connection): void {
-      const judged = versions.get(metadata.uid);
-      if (judged !== undefined && !isNewerResourceVersion(metadata.resourceVersion, judged)) return;
-      versions.delete(metadata.uid);
-      versions.set(metadata.uid, metadata.resourceVersion);
-      if (versions.size > MAX_REMEMBERED) {
-        const [oldest] = versions.keys();
-        if (oldest !== undefined) versions.delete(oldest);
-      }
-    },
-  };
 }

@@ -13,6 +13,8 @@ import { desiredConnection, planListing } from '../../shared/domain/tunnel-listi
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
+import { newestVersions } from '../../shared/runtime/newest-versions.ts';
+import { oneAtATime } from '../../shared/runtime/one-at-a-time.ts';
 import { type Announced, acceptedGateways } from './accepted-gateways.ts';
 import { manifest } from './manifest.ts';
 import { type Trigger, tunnelsReconciler } from './reconcile-tunnels.ts';
@@ -28,14 +30,19 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
     const guard = recreationGuard(ports, settings);
     /** Connections whose listing this process has compared with what tunnel-status knows, by uid and announcement. */
     const verified = new Map<string, string>();
+    const seen = newestVersions();
+    const inTurn = oneAtATime();
 
-    async function ensure(gateway: GatewayState, trigger: Trigger, storedAtUnixMs: number): Promise<Outcome> {
-      const { outcome, uid } = await ensureConnection(gateway, trigger);
-      if (uid !== undefined) {
-        verified.set(connectionKey(refOf(gateway.announcement)), listingOf(uid, gateway));
-        await armSilence(refOf(gateway.announcement), storedAtUnixMs);
-      }
-      return outcome;
+    function ensure(gateway: GatewayState, trigger: Trigger, storedAtUnixMs: number): Promise<Outcome> {
+      const ref = refOf(gateway.announcement);
+      return inTurn(connectionKey(ref), async () => {
+        const { outcome, uid } = await ensureConnection(gateway, trigger);
+        if (uid !== undefined) {
+          verified.set(connectionKey(ref), listingOf(uid, gateway));
+          await armSilence(ref, storedAtUnixMs);
+        }
+        return outcome;
+      });
     }
 
     async function onAnnouncement(announced: Announced, trigger: Trigger): Promise<Outcome> {
@@ -63,6 +70,11 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
 
     async function onConnection(object: Connection, type: Change['type'], trigger: Trigger, context: EventContext) {
       const connection = { namespace: object.metadata.namespace, name: object.metadata.name };
+      // The newer change stays in the stream until it is handled: with it comes all that this one could say.
+      if (type !== 'DELETED' && seen.supersede(object)) {
+        return { outcome: 'throttled', reason: 'Superseded', connection } as const;
+      }
+      seen.note(object);
       const gateway = await gateways.of(connection);
       if (gateway === undefined) return { outcome: 'orphan', reason: 'NoGateway', connection } as const;
       if (type === 'DELETED') {
@@ -82,7 +94,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
       async start(signal) {
         for (const announced of await gateways.announced('gateways.*.*')) {
           const eventId = `start-${ports.clock.unixMs()}`;
-          const { outcome, reason } = await onAnnouncement(announced, { eventId, signal });
+          const { outcome, reason } = await onAnnouncement(announced, { eventId, signal: () => signal });
           if (outcome === 'failed') {
             throw new Error(`${connectionKey(refOf(announced.announcement))} could not be ensured: ${reason}`);
           }
@@ -90,7 +102,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
       },
 
       async handle({ id, type, data }, context) {
-        const trigger: Trigger = { eventId: id, signal: context.attemptSignal() };
+        const trigger: Trigger = { eventId: id, signal: context.attemptSignal };
         if (type === GATEWAY_TYPE) {
           const { streamSequence: sequence, storedAtUnixMs } = context;
           return onAnnouncement({ announcement: data as GatewayAnnouncement, sequence, storedAtUnixMs }, trigger);
@@ -115,7 +127,7 @@ function connectionEnsurer(ports: FunctionPorts) {
   ): Promise<{ readonly outcome: Outcome; readonly uid?: string }> {
     try {
       const desired = desiredConnection(gateway.announcement);
-      const { connection, change } = await connections.ensure(desired, { signal: trigger.signal });
+      const { connection, change } = await connections.ensure(desired, { signal: trigger.signal() });
       if (connection.metadata.deletionTimestamp !== undefined) {
         return { outcome: { outcome: 'throttled', reason: 'BeingDeleted' } };
       }

@@ -13,7 +13,8 @@ const MAX_CONFLICTS = 8;
 /** Why a listing is looked at; `eventId` makes the events that follow from it repeatable. */
 export type Trigger = {
   readonly eventId: string;
-  readonly signal: AbortSignal;
+  /** For calls; the time of the attempt runs from the first of them. */
+  readonly signal: () => AbortSignal;
 };
 
 export type ListingChange = { readonly added: readonly string[]; readonly removed: readonly string[] };
@@ -71,7 +72,7 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
         break;
       } catch (err) {
         if (!(err instanceof StoreError) || err.code !== 'conflict' || conflicts === MAX_CONFLICTS) throw err;
-        const fresh = await connections.get(ref, { signal: trigger.signal });
+        const fresh = await connections.get(ref, { signal: trigger.signal() });
         if (fresh?.metadata.uid !== uid)
           throw new StoreError('conflict', `${connectionKey(ref)} was recreated meanwhile`);
         current = fresh;
@@ -88,5 +89,5 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
 }
 
 function preconditions({ metadata }: Connection, { signal }: Trigger) {
-  return { resourceVersion: metadata.resourceVersion, signal };
+  return { resourceVersion: metadata.resourceVersion, signal: signal() };
 }

@@ -79,7 +79,7 @@ export class NatsHistory implements EventHistory {
       batch: BATCH,
       callback: (done: { readonly err?: Error } | null, message: StoredMsg) => {
         if (!done) messages.push(message);
-        else if (done.err) reject(done.err);
+        else if (done.err && !isNothingThere(done.err)) reject(done.err);
         else resolve(messages);
       },
     });
@@ -93,4 +93,8 @@ export class NatsHistory implements EventHistory {
   async #manager() {
     return jetstreamManager(this.#link.connection, { checkAPI: false, timeout: API_TIMEOUT_MS });
   }
+}
+
+function isNothingThere(error: Error): boolean {
+  return (error as { readonly code?: unknown }).code === 404;
 }

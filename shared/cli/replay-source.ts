@@ -109,7 +109,10 @@ async function openLive({ window, follow, log, ...flags }: SourceOptions): Promi
     },
     async close() {
       await link.close();
-      if (store !== undefined) (await store).close();
+      await store?.then(
+        ({ close }) => close(),
+        () => {}, // it was never open, and that was said
+      );
     },
   };
 }

@@ -1,0 +1,38 @@
+import { mkdtempDisposable } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { WgKeepalive } from '../../support/wg-keepalive.ts';
+import type { LongCase } from '../long-case.ts';
+
+const INTERVAL_MS = 2_000;
+const BLOCK_MS = 300;
+const PORT = 12_930;
+const ALLOWED = 3;
+
+/** Loaded into every thread of the gateway: each of them stands still for a while in every interval. */
+const blocker = `setInterval(() => { const end = performance.now() + ${BLOCK_MS}; while (performance.now() < end); }, ${INTERVAL_MS}).unref()`;
+
+export const noDrift: LongCase = {
+  name: 'C30',
+  title: 'every thread of a gateway blocks for 300 ms an interval: after 10 minutes it has sent 300 ± 3 PINGs',
+  needs: [],
+  durationMs: 600_000,
+  async run({ durationMs, say, signal }) {
+    await using folder = await mkdtempDisposable(join(tmpdir(), 'wg-keepalive-soak-'));
+    const args = [
+      ...['gateway', '--namespace=a', '--name=g', '--mode=server', '--remote-cluster-id=b', `--ping-port=${PORT}`],
+      ...['--tunnel=t=127.0.130.1,127.0.130.2', `--ping-interval=${INTERVAL_MS}ms`, '--nats-url=nats://127.0.0.1:1'],
+    ];
+    const env = { ...process.env, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(blocker)}` };
+    await using gateway = await WgKeepalive.start({ args, env, folder: folder.path });
+    const sent = () => gateway.metric('wg_keepalive_pings_sent_total');
+    while (!((await sent().catch(() => 0)) > 0)) await sleep(100, undefined, { signal });
+    const [before, startMs] = [await sent(), performance.now()];
+    await sleep(durationMs, undefined, { signal });
+    const due = (performance.now() - startMs) / INTERVAL_MS;
+    const count = (await sent()) - before;
+    say(`${count} PINGs, ${due.toFixed(1)} were due`);
+    return Math.abs(count - due) <= ALLOWED ? [] : [`${count} PINGs, ${due.toFixed(1)} ± ${ALLOWED} were due`];
+  },
+};

@@ -1,0 +1,45 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { AGGREGATE_FIELD_MANAGER } from '../../../shared/domain/connection.ts';
+import { FunctionsOnRealParts } from '../../support/functions-on-real-parts.ts';
+import type { LongCase } from '../long-case.ts';
+
+const TUNNELS = 8;
+const INTERVAL_MS = 2_000;
+const UPDATE_INTERVAL_MS = 10_000;
+/** In which a status that feeds itself would be written again. */
+const QUIET_MS = 60_000;
+
+/** One write a tunnel each update interval at most, and as many of the aggregate; nothing once nobody says anything. */
+export const writeStorm: LongCase = {
+  name: 'C15',
+  title: '8 tunnels, 2 replicas: no more writes than the throttle allows, and none by themselves',
+  needs: ['nats-server', 'etcd', 'kube-apiserver'],
+  durationMs: 600_000,
+  async run({ durationMs, say, signal }) {
+    await using parts = await FunctionsOnRealParts.start();
+    const flags = ['--gateway-silent-after=2h']; // the end of this gateway is no news
+    const replicas = [await parts.startFunctions(flags), await parts.startFunctions(flags)];
+    for (const replica of replicas) await replica.untilReady();
+    const gateway = await parts.gateway(TUNNELS);
+    const before = (await parts.writes(gateway.ref)).length;
+    gateway.startPinging(INTERVAL_MS);
+    await sleep(durationMs, undefined, { signal });
+    await gateway.stopPinging();
+    await parts.untilIdle();
+    const writes = (await parts.writes(gateway.ref)).slice(before);
+    const ofAggregate = writes.filter(({ fieldManager }) => fieldManager === AGGREGATE_FIELD_MANAGER).length;
+    const ofTunnels = writes.length - ofAggregate;
+    const allowed = TUNNELS * (durationMs / UPDATE_INTERVAL_MS);
+    say(`${ofTunnels} patches of tunnels and ${ofAggregate} of the aggregate; ${allowed} of each are allowed`);
+    const version = async () => (await parts.connection(gateway.ref))?.metadata.resourceVersion;
+    const quiet = await version();
+    await sleep(QUIET_MS, undefined, { signal });
+    const later = await version();
+    return [
+      ...(ofTunnels > allowed ? [`${ofTunnels} patches of tunnels, ${allowed} are allowed`] : []),
+      ...(ofAggregate > allowed ? [`${ofAggregate} patches of the aggregate, ${allowed} are allowed`] : []),
+      ...(ofTunnels === 0 ? ['nothing was written: the case shows nothing'] : []),
+      ...(quiet === later ? [] : [`resourceVersion ${quiet} became ${later} while nobody said anything`]),
+    ];
+  },
+};

@@ -1,0 +1,113 @@
+/**
+ * `npm run soak -- [--duration 30m] [--tunnels 64] [--replicas 2] [--seed N]`: real parts under chaos, and what must hold in the end.
+ * `npm run soak -- --case C15 [--duration 10m]`: one of the long cases, in its full length; `--case all`: all of them; `--list` names them.
+ *
+ * Exit code 1 if something does not hold, 2 for a wrong argument. The seed decides what happens, in which order and for how
+ * long; what the machine makes of it is never the same twice.
+ */
+import { parseArgs } from 'node:util';
+import { UsageError } from '../../shared/cli/errors.ts';
+import { formatDuration, parseDuration } from '../../shared/domain/duration.ts';
+import { MAX_TUNNELS } from '../../shared/domain/tunnel-interface.ts';
+import { missingParts } from '../support/real-parts.ts';
+import { natsAway } from './cases/nats-away.ts';
+import { natsKilled } from './cases/nats-killed.ts';
+import { noDrift } from './cases/no-drift.ts';
+import { noLookups } from './cases/no-lookups.ts';
+import { randomLoss } from './cases/random-loss.ts';
+import { writeStorm } from './cases/write-storm.ts';
+import { chaosRun } from './chaos-run.ts';
+import type { LongCase } from './long-case.ts';
+
+const LONG_CASES: readonly LongCase[] = [randomLoss, writeStorm, natsKilled, natsAway, noLookups, noDrift];
+const DEFAULT_DURATION = '30m';
+const DEFAULT_TUNNELS = '64';
+const DEFAULT_REPLICAS = '2';
+const MAX_SEED = 2 ** 31 - 1;
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  process.stderr.write(`soak: ${error.message}\n`);
+  process.exitCode = 2;
+}
+
+async function main(): Promise<number> {
+  const { values } = parsed();
+  if (values.list) {
+    for (const { name, title, durationMs } of LONG_CASES)
+      process.stdout.write(`${name}  ${formatDuration(durationMs)}  ${title}\n`);
+    return 0;
+  }
+  const durationMs = values.duration === undefined ? undefined : duration(values.duration);
+  if (values.case !== undefined) return runCases(casesNamed(values.case), durationMs);
+  const seed = integer('seed', values.seed ?? `${1 + Math.floor(Math.random() * MAX_SEED)}`, MAX_SEED);
+  const chaos = chaosRun({
+    seed,
+    tunnels: integer('tunnels', values.tunnels ?? DEFAULT_TUNNELS, MAX_TUNNELS),
+    replicas: integer('replicas', values.replicas ?? DEFAULT_REPLICAS, 8),
+  });
+  return runCases([chaos], durationMs ?? duration(DEFAULT_DURATION));
+}
+
+async function runCases(cases: readonly LongCase[], durationMs: number | undefined): Promise<number> {
+  const stop = new AbortController();
+  process.once('SIGINT', () => stop.abort(new Error('interrupted')));
+  process.once('SIGTERM', () => stop.abort(new Error('terminated')));
+  let failures = 0;
+  for (const one of cases) {
+    const startMs = performance.now();
+    const say = (line: string) =>
+      process.stdout.write(`${((performance.now() - startMs) / 1_000).toFixed(1).padStart(7)}s ${one.name}: ${line}\n`);
+    const missing = await missingParts(one.needs);
+    if (missing.length > 0)
+      throw new UsageError(missing.map(({ need, remedy }) => `${one.name} needs ${need}: ${remedy}`).join('; '));
+    say(one.title);
+    const faults = await one
+      .run({ durationMs: durationMs ?? one.durationMs, say, signal: stop.signal })
+      .catch((error: Error) => [`it did not come to its end: ${error.message}`]);
+    for (const fault of faults) say(`FAULT ${fault}`);
+    say(faults.length === 0 ? 'holds' : `${faults.length} faults`);
+    if (faults.length > 0) failures += 1;
+  }
+  return failures === 0 ? 0 : 1;
+}
+
+function parsed() {
+  const text = { type: 'string' } as const;
+  const options = {
+    duration: text,
+    tunnels: text,
+    replicas: text,
+    seed: text,
+    case: text,
+    list: { type: 'boolean' },
+  } as const;
+  try {
+    return parseArgs({ options });
+  } catch (error) {
+    throw new UsageError((error as Error).message);
+  }
+}
+
+function casesNamed(name: string): readonly LongCase[] {
+  if (name === 'all') return LONG_CASES;
+  const found = LONG_CASES.filter((one) => one.name === name.toUpperCase());
+  if (found.length > 0) return found;
+  throw new UsageError(
+    `--case ${JSON.stringify(name)}: want all or one of ${LONG_CASES.map((one) => one.name).join(', ')}`,
+  );
+}
+
+function duration(text: string): number {
+  const ms = parseDuration(text);
+  if (ms !== undefined && ms >= 1_000) return ms;
+  throw new UsageError(`--duration ${JSON.stringify(text)}: want a duration from 1s, such as 30m`);
+}
+
+function integer(flag: string, text: string, max: number): number {
+  const value = Number(text);
+  if (Number.isSafeInteger(value) && value >= 1 && value <= max) return value;
+  throw new UsageError(`--${flag} ${JSON.stringify(text)}: want an integer from 1 to ${max}`);
+}

@@ -2,6 +2,7 @@ import { chmod } from 'node:fs/promises';
 import { join } from 'node:path';
 import { defineConfig, type Plugin } from 'rolldown';
 import { bundledFunctions } from './bundled-functions.ts';
+import { pageFiles } from './page-files.ts';
 import { thirdPartyLicenses } from './third-party-licenses.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -33,5 +34,10 @@ export default defineConfig({
     chunkFileNames: 'chunks/[name]-[hash].js',
     comments: { legal: false }, // they are in the file of licenses, once
   },
-  plugins: [bundledFunctions, executable, thirdPartyLicenses('THIRD-PARTY-LICENSES.txt')],
+  plugins: [
+    bundledFunctions,
+    executable,
+    pageFiles(join(root, 'infra/ui')),
+    thirdPartyLicenses('THIRD-PARTY-LICENSES.txt', ['uplot']), // served, not imported
+  ],
 });

@@ -1,4 +1,5 @@
 import { readdir, readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import type { Plugin } from 'rolldown';
 
@@ -6,13 +7,20 @@ type Package = { readonly name: string; readonly version: string; readonly licen
 
 const LICENSE_FILE = /^(licen[cs]e|notice|copying)/i;
 
-/** Writes `fileName` beside the bundle: name, version and license of every package that is part of it. */
-export function thirdPartyLicenses(fileName: string): Plugin {
+/**
+ * Writes `fileName` beside the bundle: name, version and license of every package that is part of it.
+ *
+ * @param others - packages that are part of it though no module imports them
+ */
+export function thirdPartyLicenses(fileName: string, others: readonly string[] = []): Plugin {
   return {
     name: 'third-party-licenses',
     async generateBundle(_options, bundle) {
       const modules = Object.values(bundle).flatMap((output) => (output.type === 'chunk' ? output.moduleIds : []));
-      const folders = new Set(modules.flatMap((id) => packageFolderOf(id) ?? []));
+      const { resolve } = createRequire(import.meta.url);
+      const folders = new Set(
+        [...modules, ...others.map((name) => resolve(name))].flatMap((id) => packageFolderOf(id) ?? []),
+      );
       const packages = await Promise.all([...folders].sort().map(readPackage));
       const source = packages.map(({ name, version, license, text }) => `${name} ${version} (${license})\n\n${text}`);
       this.emitFile({ type: 'asset', fileName, source: `${source.join(`\n\n${'-'.repeat(80)}\n\n`)}\n` });

@@ -23,11 +23,20 @@ export type LabScreen = {
 export async function watchLab(
   lab: Lab,
   { out, input }: LabScreen,
-  options: { readonly clock: Clock; readonly tunnels: number; readonly signal: AbortSignal; readonly quit: () => void },
+  options: {
+    readonly clock: Clock;
+    readonly tunnels: number;
+    readonly signal: AbortSignal;
+    readonly quit: () => void;
+    /** Where the lab's page is. */
+    readonly pageUrl?: string;
+  },
 ): Promise<void> {
-  const { clock, signal } = options;
+  const { clock, signal, pageUrl } = options;
   const keys = out.isTTY && input.isTTY ? labKeys(lab, input, options) : undefined;
   const startedMs = clock.monotonicMs();
+  const where = pageUrl === undefined ? '' : `, page: ${pageUrl}`;
+  if (!out.isTTY && pageUrl !== undefined) out.write(`page: ${pageUrl}\n`);
   let shown: readonly Connection[] = [];
   try {
     for (let isLast = false; !isLast; ) {
@@ -35,7 +44,7 @@ export async function watchLab(
       const connections = await lab.connections();
       const elapsed = `${((clock.monotonicMs() - startedMs) / 1_000).toFixed(1)}s`;
       if (out.isTTY)
-        out.write(`${CLEAR}wg-keepalive lab, ${elapsed}\n\n${labTable(connections)}\n${keys?.help() ?? ''}`);
+        out.write(`${CLEAR}wg-keepalive lab, ${elapsed}${where}\n\n${labTable(connections)}\n${keys?.help() ?? ''}`);
       else for (const line of labChanges(shown, connections)) out.write(`${elapsed.padStart(7)} ${line}\n`);
       shown = connections;
       await clock.sleep(REDRAW_MS, signal).catch(() => {});
@@ -51,7 +60,6 @@ function labKeys(
   input: NodeJS.ReadStream,
   { tunnels: initial, quit }: { readonly tunnels: number; readonly quit: () => void },
 ) {
-  const cut = new Set<string>();
   let tunnels = initial;
   let said = '';
 
@@ -67,11 +75,10 @@ function labKeys(
   }
 
   async function toggle(interfaceId: string): Promise<string> {
-    if (cut.delete(interfaceId)) {
+    if (lab.state().impairments.some((one) => one.interfaceId === interfaceId)) {
       await lab.restore(interfaceId);
       return `${interfaceId} restored`;
     }
-    cut.add(interfaceId);
     await lab.cut(interfaceId);
     return `${interfaceId} cut`;
   }

@@ -23,6 +23,7 @@ import { onFreePorts } from '../servers/free-port.ts';
 import { type KubeApiserver, launchKubeApiserver } from '../servers/launch-kube-apiserver.ts';
 import { launchNats, type NatsServer } from '../servers/launch-nats.ts';
 import { RunningServer, type ServerSpec } from '../servers/running-server.ts';
+import { removeAbandonedFolders } from '../servers/temporary-folder.ts';
 import { Impairments } from './impairments.ts';
 import { LAB_GATEWAYS, type Lab, type LabImpairment, type LabOptions, type LabSide, type LabSources } from './lab.ts';
 import { createTenant } from './lab-tenant.ts';
@@ -65,7 +66,12 @@ const NO_FOLDER = '/nonexistent';
 /** @throws StartError that names what the machine lacks; Error with the end of the log of what did not start */
 export async function startRealLab(options: RealLabOptions): Promise<RealLab> {
   await using cleanUp = new AsyncDisposableStack();
+  await removeAbandonedFolders();
   const folder = await mkdtemp(join(tmpdir(), 'wg-keepalive-lab-'));
+  let lab: RealLab | undefined;
+  cleanUp.defer(async () => {
+    if (lab === undefined) await rm(folder, { recursive: true, force: true }); // else it is the lab's to keep or remove
+  });
   const network = cleanUp.use(await startWireguardNetwork({ tunnels: options.tunnels, logFolder: folder }));
   const { host } = network;
   const servers = [
@@ -79,7 +85,7 @@ export async function startRealLab(options: RealLabOptions): Promise<RealLab> {
   const { hostname, port } = new URL(api.url);
   const link = cleanUp.use(await SlowLink.start({ host: hostname, port: Number(port) }));
   const clock = options.steppableClock ? await SteppableClock.create(`${folder}/clock`) : undefined;
-  const lab = new RealLab(options, { folder, network, nats, api, client, link, clock }, cleanUp.move());
+  lab = new RealLab(options, { folder, network, nats, api, client, link, clock }, cleanUp.move());
   try {
     await lab.start();
   } catch (error) {
@@ -220,6 +226,13 @@ export class RealLab implements Lab {
       statistics: new NatsBusStatistics(bus.link),
       history: new NatsHistory(bus.link, systemClock),
     };
+  }
+
+  /** Replicas of a function, or a side's gateway: for who freezes them, or counts what they hold. */
+  processesOf(what: string): readonly RunningServer[] {
+    return (
+      this.#replicas.get(what) ?? [...this.#running].flatMap(([side, gateway]) => (side === what ? [gateway] : []))
+    );
   }
 
   /** What the gateway of this side shows at `/metrics`. */

@@ -10,6 +10,8 @@ export type KubernetesChangeFeedOptions = {
   readonly random: () => number;
   /** @defaultValue all namespaces */
   readonly namespaces?: readonly string[];
+  /** @defaultValue all that functions want to know of */
+  readonly kinds?: readonly ChangeKind[];
   /** @defaultValue windows of 25 s, 5 s of grace, pauses from 200 ms to 10 s */
   readonly timing?: Partial<WatchTiming>;
 };
@@ -40,10 +42,10 @@ export class KubernetesChangeFeed implements ChangeFeed {
     const end = () => teller.end();
     signal.addEventListener('abort', end);
     if (signal.aborted) end();
-    const { clock, random, namespaces = [undefined] } = this.#options;
+    const { clock, random, namespaces = [undefined], kinds = KINDS } = this.#options;
     const timing = { ...DEFAULT_TIMING, ...this.#options.timing };
     const shared = { client: this.#client, clock, random, timing, tell: (change: Change) => teller.tell(change) };
-    this.#reflectors = KINDS.flatMap((kind) =>
+    this.#reflectors = kinds.flatMap((kind) =>
       namespaces.map((namespace) => new Reflector({ ...shared, kind, namespace })),
     );
     try {

@@ -92,7 +92,7 @@ class Handler {
     return this.#get(url.pathname, response);
   }
 
-  #get(path: string, response: ServerResponse): void {
+  #get(path: string, response: ServerResponse) {
     if (path === '/events') {
       if (this.#clients.size >= MAX_LISTENERS) return reply(response, 503, `${MAX_LISTENERS} pages listen already`);
       return this.#clients.add(response);

@@ -62,6 +62,7 @@ export const COMMANDS = {
     summary: 'Two gateways, their tunnels and all functions on this machine, live',
     options: [
       ...['durationMs', 'labTunnels', 'labReplicas', 'scenarioFile', 'parts', 'exportFile', 'json'],
+      ...['ui', 'uiBindAddress'],
       ...PING,
       ...['gatewaySilentAfterMs', 'logLevel'],
     ],
@@ -97,6 +98,11 @@ export const COMMANDS = {
     ],
     required: ['captureFile', 'outputFile'],
   },
+  ui: {
+    summary: 'The page: Connections, tunnels and decisions, live and past',
+    options: ['uiBindAddress', 'uiTokenFile', 'watchNamespaces', ...NATS, 'logLevel'],
+    required: [],
+  },
 } as const satisfies Record<string, CommandSpec>;
 
 export type CommandName = keyof typeof COMMANDS;
@@ -104,7 +110,6 @@ export type CommandName = keyof typeof COMMANDS;
 /** Commands that are planned and not there yet. */
 export const PLANNED = {
   deadletters: 'Lists, shows and retries events that no function could take',
-  ui: 'The page: Connections, tunnels and decisions, live and past',
 } as const;
 
 export type PlannedName = keyof typeof PLANNED;

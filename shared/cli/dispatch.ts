@@ -14,6 +14,7 @@ const LOADERS: { readonly [Name in CommandName]: () => Promise<{ readonly run: R
   explain: () => import('./commands/explain.ts'),
   export: () => import('./commands/export.ts'),
   import: () => import('./commands/import.ts'),
+  ui: () => import('./commands/ui.ts'),
 };
 
 /** Exit codes: 0 done, 1 it failed while it ran, 2 it could not start. */

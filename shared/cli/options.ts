@@ -101,6 +101,13 @@ export const OPTIONS = {
   metricsBindAddress: option('metrics-bind-address', bindAddress, 'Serves /healthz, /readyz and /metrics', {
     port: 8_089,
   }),
+  uiBindAddress: option('ui-bind-address', bindAddress, 'Serves the page', { host: '127.0.0.1', port: 8_088 }),
+  uiTokenFile: option(
+    'ui-token-file',
+    file('a file with a token'),
+    'Demands this token of who looks; beyond loopback, without it, one is made',
+  ),
+  ui: option('ui', boolean, 'Serves the page of the lab too', true),
   logLevel: option('log-level', choice('debug', 'info', 'warn', 'error'), 'Least severe line that is logged', 'info'),
   durationMs: option('duration', duration(SECOND_MS), 'Ends by itself after this long'),
   labTunnels: option('tunnels', integer(1, MAX_TUNNELS), 'Number of tunnels between the two gateways', 4),

@@ -1,5 +1,6 @@
 import { startEmbeddedLab } from '../../../infra/lab/embedded-lab.ts';
 import type { Lab, LabOptions } from '../../../infra/lab/lab.ts';
+import { startLabPage } from '../../../infra/lab/lab-page.ts';
 import { watchLab } from '../../../infra/lab/lab-session.ts';
 import { runScenario, type ScenarioReport } from '../../../infra/lab/run-scenario.ts';
 import { readScenario, type Scenario } from '../../../infra/lab/scenario.ts';
@@ -25,7 +26,13 @@ export const run: Run<'lab'> = async (options) => {
   const signal = AbortSignal.any([stopped, over.signal]);
   const screen = { out: options.json ? process.stderr : process.stdout, input: process.stdin };
   const tunnels = scenario?.tunnels ?? options.labTunnels;
-  const watching = watchLab(lab, screen, { clock: systemClock, tunnels, signal, quit: () => over.abort() });
+  const page = options.ui
+    ? await startLabPage(lab, { clock: systemClock, bind: options.uiBindAddress, signal })
+    : undefined;
+  const watching = watchLab(lab, screen, {
+    ...{ clock: systemClock, tunnels, signal, quit: () => over.abort() },
+    ...(page && { pageUrl: page.url }),
+  });
   let report: ScenarioReport | undefined;
   try {
     if (scenario !== undefined) {
@@ -64,7 +71,10 @@ async function startLab(options: Parameters<typeof run>[0], scenario: Scenario |
       updateStatusIntervalMs: options.pingUpdateStatusIntervalMs,
       gatewaySilentAfterMs: options.gatewaySilentAfterMs,
     },
-    ...(scenario && { tunnels: scenario.tunnels, ping: scenario.ping, functions: scenario.functions }),
+    ...(scenario && {
+      ...{ tunnels: scenario.tunnels, ping: scenario.ping, functions: scenario.functions },
+      steppableClock: scenario.steps.some(({ action }) => 'step-clock' in action),
+    }),
     log,
   };
   if (options.parts === 'embedded') return startEmbeddedLab(labOptions);

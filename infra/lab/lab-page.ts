@@ -1,0 +1,47 @@
+import type { BindAddress } from '../../shared/cli/option-kinds.ts';
+import { servePageNearby } from '../../shared/cli/serve-page.ts';
+import type { Clock } from '../../shared/ports/clock.ts';
+import { type PageControls, RefusedAction } from '../../shared/ports/page-source.ts';
+import type { Lab } from './lab.ts';
+import { actionWords, carryOut } from './lab-action.ts';
+import { checkAction } from './scenario-schema.ts';
+
+const STATE_EVERY_MS = 200;
+
+/** What the page may do: whatever a scenario's step may, one after another. */
+export function labControls(lab: Lab): PageControls {
+  let last: Promise<unknown> = Promise.resolve();
+  return {
+    perform(wanted) {
+      const checked = checkAction(wanted);
+      if ('faults' in checked) return Promise.reject(new RefusedAction(checked.faults.join('; ')));
+      const { action } = checked;
+      const done = last.then(() =>
+        carryOut(lab, action).catch((cause: Error) => Promise.reject(new RefusedAction(cause.message, { cause }))),
+      );
+      last = done.catch(() => {});
+      return done.then(() => actionWords(action));
+    },
+  };
+}
+
+/** Serves the lab's page until `signal` aborts; says where. @throws ListenError unless only the port is taken */
+export async function startLabPage(
+  lab: Lab,
+  { clock, bind, signal }: { readonly clock: Clock; readonly bind: BindAddress; readonly signal: AbortSignal },
+): Promise<{ readonly url: string }> {
+  const { view, url, watching } = await servePageNearby({
+    ...{ bind, signal, controls: labControls(lab) },
+    sources: await lab.sources(),
+  });
+  void watching;
+  void tellState();
+  return { url };
+
+  async function tellState(): Promise<void> {
+    while (!signal.aborted) {
+      view.setLab(lab.state());
+      await clock.sleep(STATE_EVERY_MS, signal).catch(() => {});
+    }
+  }
+}

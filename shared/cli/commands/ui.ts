@@ -1,0 +1,67 @@
+import { readFile } from 'node:fs/promises';
+import { ListenError } from '../../adapters/health-server.ts';
+import { KubernetesChangeFeed } from '../../adapters/kubernetes-change-feed.ts';
+import { NatsBus } from '../../adapters/nats-bus.ts';
+import { NatsBusStatistics } from '../../adapters/nats-bus-statistics.ts';
+import { createPinoLogger } from '../../adapters/pino-logger.ts';
+import { systemClock } from '../../adapters/system-clock.ts';
+import type { Run } from '../command-table.ts';
+import { connectKubernetes } from '../connect-kubernetes.ts';
+import { StartError, UsageError } from '../errors.ts';
+import { natsFromOptions } from '../nats-from-options.ts';
+import { bindAddress } from '../option-kinds.ts';
+import { type ServePageOptions, servePage } from '../serve-page.ts';
+import { abortOnStopSignal } from '../shutdown.ts';
+
+/** A watch that has died is noticed within a few seconds: the page says within 10 s that it may be wrong. */
+const WATCH_TIMING = { windowMs: 4_000, graceMs: 3_000, backOffMs: 200, maxBackOffMs: 2_000 } as const;
+
+/** Serves the page until it is stopped. It may see, and can change nothing. */
+export const run: Run<'ui'> = async (options) => {
+  const log = createPinoLogger({ level: options.logLevel });
+  const nats = natsFromOptions(options, { role: 'viewer' });
+  const token = options.uiTokenFile === undefined ? undefined : await readToken(options.uiTokenFile);
+  const kubernetes = await connectKubernetes();
+  const stop = abortOnStopSignal(log);
+  const bus = NatsBus.open(nats, systemClock, log);
+  const { watchNamespaces } = options;
+  try {
+    const { url, watching } = await listening({
+      ...{ bind: options.uiBindAddress, signal: stop, ...(token !== undefined && { token }) },
+      sources: {
+        live: bus,
+        statistics: new NatsBusStatistics(bus.link),
+        feed: new KubernetesChangeFeed(kubernetes, {
+          ...{ clock: systemClock, random: Math.random, timing: WATCH_TIMING, kinds: ['connections'] },
+          ...(watchNamespaces && { namespaces: watchNamespaces }),
+        }),
+      },
+    });
+    process.stdout.write(`${url}\n`);
+    await watching;
+    return 0;
+  } finally {
+    await bus.close();
+    kubernetes.close();
+  }
+};
+
+async function listening(options: ServePageOptions) {
+  try {
+    return await servePage(options);
+  } catch (error) {
+    if (!(error instanceof ListenError)) throw error;
+    throw new StartError(`--ui-bind-address ${bindAddress.format(options.bind)}: ${error.message}`, { cause: error });
+  }
+}
+
+async function readToken(file: string): Promise<string> {
+  const token = await readFile(file, 'utf8').catch((cause) => {
+    throw new UsageError(`--ui-token-file ${file}: cannot be read: ${cause.message}`, { cause });
+  });
+  const text = token.trim();
+  if (!/^[\w.~-]{16,}$/.test(text)) {
+    throw new UsageError(`--ui-token-file ${file}: want at least 16 letters, digits or any of - . _ ~`);
+  }
+  return text;
+}

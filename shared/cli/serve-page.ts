@@ -1,0 +1,73 @@
+import { randomBytes } from 'node:crypto';
+import { CATALOG } from '../../functions/catalog.ts';
+import packageJson from '../../package.json' with { type: 'json' };
+import { ListenError } from '../adapters/health-server.ts';
+import { type PageServer, startPageServer } from '../adapters/page-server.ts';
+import { systemClock } from '../adapters/system-clock.ts';
+import { PageView } from '../domain/page-view.ts';
+import type { PageControls, PagePast } from '../ports/page-source.ts';
+import { type PageSources, watchPage } from '../runtime/watch-page.ts';
+import type { BindAddress } from './option-kinds.ts';
+
+export type ServePageOptions = {
+  readonly bind: BindAddress;
+  /** Demanded of who looks. Left out: one is made where others than this machine could look. */
+  readonly token?: string;
+  readonly sources: Pick<PageSources, 'live' | 'feed' | 'statistics'>;
+  readonly controls?: PageControls;
+  readonly past?: PagePast;
+  readonly signal: AbortSignal;
+};
+
+export type ServedPage = {
+  readonly view: PageView;
+  /** With the token, if it takes one. */
+  readonly url: string;
+  readonly server: PageServer;
+  /** Rejects if what keeps the page up to date fails for a bug. */
+  readonly watching: Promise<void>;
+};
+
+const LOOPBACK = ['127.0.0.1', '::1', 'localhost'];
+
+/** Serves the page until `signal` aborts. @throws ListenError */
+export async function servePage(options: ServePageOptions): Promise<ServedPage> {
+  const { sources, signal, controls, past } = options;
+  const { readPageFiles } = await import('./page-files.ts');
+  const { host = '::', port } = options.bind;
+  const isLocal = LOOPBACK.includes(host);
+  const token = options.token ?? (isLocal ? undefined : randomBytes(16).toString('hex'));
+  const view = new PageView();
+  const server = await startPageServer({
+    bind: { host, port },
+    files: await readPageFiles(),
+    source: view,
+    clock: systemClock,
+    ...(controls && { controls }),
+    ...(past && { past }),
+    guard: {
+      controlToken: randomBytes(16).toString('hex'),
+      ...(token !== undefined && { token }),
+      ...(isLocal && { hosts: [] }),
+    },
+    version: packageJson.version,
+  });
+  const functions = CATALOG.flatMap(({ manifest }) =>
+    'consumers' in manifest ? [{ name: manifest.name, consumers: manifest.consumers }] : [],
+  );
+  const watching = watchPage(view, { ...sources, clock: systemClock, functions }, signal);
+  signal.addEventListener('abort', () => void server.close(), { once: true });
+  const shownHost = host === '::' || host === '0.0.0.0' ? 'localhost' : host.includes(':') ? `[${host}]` : host;
+  const url = `http://${shownHost}:${server.port}/${token === undefined ? '' : `?token=${token}`}`;
+  return { view, url, server, watching };
+}
+
+/** On the port that is asked for, or on any where somebody has that one already. */
+export async function servePageNearby(options: ServePageOptions): Promise<ServedPage> {
+  try {
+    return await servePage(options);
+  } catch (error) {
+    if (!(error instanceof ListenError) || error.code !== 'EADDRINUSE') throw error;
+    return servePage({ ...options, bind: { ...options.bind, port: 0 } });
+  }
+}

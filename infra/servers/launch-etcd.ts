@@ -1,6 +1,7 @@
 import { requireServer } from './find.ts';
 import { onFreePorts } from './free-port.ts';
-import { inTemporaryFolder, RunningServer } from './running-server.ts';
+import { RunningServer } from './running-server.ts';
+import { inTemporaryFolder } from './temporary-folder.ts';
 
 /** A running etcd of one member; a restart keeps its ports and its data. */
 export interface EtcdServer extends RunningServer {

@@ -5,7 +5,8 @@ import { fileURLToPath } from 'node:url';
 import { requireServer } from './find.ts';
 import { onFreePorts } from './free-port.ts';
 import { type EtcdServer, launchEtcd } from './launch-etcd.ts';
-import { inTemporaryFolder, RunningServer } from './running-server.ts';
+import { RunningServer } from './running-server.ts';
+import { inTemporaryFolder } from './temporary-folder.ts';
 
 /** A user that the API server knows by a static token; what it may do is RBAC's business. */
 interface ApiUser {

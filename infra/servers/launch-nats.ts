@@ -2,7 +2,8 @@ import { mkdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { requireServer } from './find.ts';
 import { onFreePorts } from './free-port.ts';
-import { inTemporaryFolder, RunningServer } from './running-server.ts';
+import { RunningServer } from './running-server.ts';
+import { inTemporaryFolder } from './temporary-folder.ts';
 
 /** How a nats-server is started; nothing is needed. */
 export interface NatsOptions {

@@ -144,6 +144,17 @@ export async function waitUntilReady<T>(
   }
 }
 
+/** Whether a process with this id exists; false for what is no process id. */
+export function isAlive(pid: number): boolean {
+  if (!Number.isInteger(pid) || pid <= 0) return false;
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
 /** Full path of an executable on PATH, undefined if there is none. */
 export async function findOnPath(name: string, path = process.env.PATH ?? ''): Promise<string | undefined> {
   for (const folder of path.split(delimiter).filter(Boolean)) {

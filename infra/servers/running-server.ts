@@ -1,6 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { type ProcessSpec, type ServerProcess, startProcess, stopProcess, waitUntilReady } from './process.ts';
 
 /** How a server is started, and when it counts as ready. */
@@ -78,19 +76,6 @@ export class RunningServer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.kill();
     await rm(this.#folder, { recursive: true, force: true, maxRetries: 3 });
-  }
-}
-
-/**
- * Makes a temporary folder for one server and hands it over; if `use` fails, the folder is removed again.
- */
-export async function inTemporaryFolder<T>(name: string, use: (folder: string) => Promise<T>): Promise<T> {
-  const folder = await mkdtemp(join(tmpdir(), `wg-keepalive-${name}-`));
-  try {
-    return await use(folder);
-  } catch (error) {
-    await rm(folder, { recursive: true, force: true, maxRetries: 3 });
-    throw error;
   }
 }
 

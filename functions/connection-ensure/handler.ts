@@ -12,6 +12,7 @@ import { encodeToken } from '../../shared/domain/subject-token.ts';
 import { desiredConnection, planListing } from '../../shared/domain/tunnel-listing.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
+import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
 import { newestVersions } from '../../shared/runtime/newest-versions.ts';
 import { oneAtATime } from '../../shared/runtime/one-at-a-time.ts';
@@ -21,6 +22,9 @@ import { type Trigger, tunnelsReconciler } from './reconcile-tunnels.ts';
 import { recreationGuard } from './recreation-guard.ts';
 import { silenceTimer } from './silence-timer.ts';
 
+/** Connections whose listing is remembered as right; one that is forgotten is compared again. */
+const MAX_VERIFIED = 10_000;
+
 export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
   manifest,
   create(ports, settings) {
@@ -29,7 +33,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
     const armSilence = silenceTimer(ports, settings);
     const guard = recreationGuard(ports, settings);
     /** Connections whose listing this process has compared with what tunnel-status knows, by uid and announcement. */
-    const verified = new Map<string, string>();
+    const verified = new BoundedMap<string, string>(MAX_VERIFIED);
     const seen = newestVersions();
     const inTurn = oneAtATime();
 

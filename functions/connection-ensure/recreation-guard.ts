@@ -2,12 +2,15 @@ import { type ConnectionRef, connectionKey } from '../../shared/domain/connectio
 import type { FunctionSettings } from '../../shared/domain/function-settings.ts';
 import { isSpokenByGateway } from '../../shared/domain/silence.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
+import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import type { EventContext, Outcome } from '../../shared/runtime/define-function.ts';
 import { lastWordsReader } from '../../shared/runtime/last-words.ts';
 
 const FIRST_DELAY_MS = 1_000;
 const MAX_DELAY_MS = 30_000;
 const LOOK_AGAIN_MS = 2_000;
+/** Deletions that are remembered. */
+const MAX_REMEMBERED = 10_000;
 
 /**
  * A Connection that was deleted is created again only while its gateway speaks, and ever more slowly: a gateway that is
@@ -17,7 +20,7 @@ export function recreationGuard(
   { bus, clock }: Pick<FunctionPorts, 'bus' | 'clock'>,
   { gatewaySilentAfterMs }: FunctionSettings,
 ) {
-  const recent = new Map<string, { readonly atMs: number; readonly delayMs: number }>();
+  const recent = new BoundedMap<string, { readonly atMs: number; readonly delayMs: number }>(MAX_REMEMBERED);
   const lastWords = lastWordsReader(bus);
 
   /** `undefined`: go on. Times are the server's; that of `context` is when the deletion was told. */

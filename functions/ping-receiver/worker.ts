@@ -30,15 +30,17 @@ export function createPingReceiver(parts: Parts): PingReceiver {
   const { probe, wire, link, peerAddress, bufferSizeBytes, now, stall, onAnswered, onDropped } = parts;
   const answered = new AnsweredPings();
 
+  const onReplied = (errorCode: string | undefined) => {
+    if (errorCode === undefined) onAnswered();
+    else onDropped('reply-failed');
+  };
+
   const answer = (stamp: UnixNanos, reply: Uint8Array, from: Endpoint) => {
     if (!answered.isFirst(stamp)) {
       onDropped('repeated-ping');
       return;
     }
-    link.send(reply, from, (errorCode) => {
-      if (errorCode === undefined) onAnswered();
-      else onDropped('reply-failed');
-    });
+    link.send(reply, from, onReplied);
   };
 
   const receive = (bytes: Uint8Array, from: Endpoint): DropReason | undefined => {

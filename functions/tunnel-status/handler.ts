@@ -82,12 +82,13 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
     { cache, key, connection, context }: Place,
   ): Promise<Outcome | 'conflict'> {
     const name = connectionKey(connection);
-    const isTransition =
-      candidate.state.shown?.value !== ('value' in candidate.event ? candidate.event.value : 'Error');
+    const { shown, pending } = candidate.state;
+    const isTransition = shown === undefined || pending !== undefined;
+    const shownAge = shownAgeOf(candidate);
     const hold = governor.hold(name, context.consumer, isTransition);
     if (hold !== undefined) {
       if (!(await cache.note(key, candidate.state))) return 'conflict';
-      return { outcome: hold === 'Shed' ? 'throttled' : 'failed', reason: hold };
+      return { outcome: hold === 'Shed' ? 'throttled' : 'failed', reason: hold, ...shownAge };
     }
 
     const startedMs = clock.monotonicMs();
@@ -95,17 +96,19 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
     try {
       const current = await connections.get(connection, { signal });
       const judgement = judgeWrite(candidate, current);
+      const { superseded } = judgement;
       if (judgement.kind !== 'write' || current === undefined) {
         governor.succeeded(name);
         if (judgement.kind === 'write' || !(await cache.save(key, judgement.state))) return 'conflict';
-        return { outcome: judgement.kind, reason: judgement.reason };
+        return { outcome: judgement.kind, reason: judgement.reason, superseded };
       }
       const { resourceVersion } = current.metadata;
       await connections.applyTunnel(connection, judgement.entry, { signal, resourceVersion });
       governor.succeeded(name);
       await cache.save(key, judgement.state);
       const { before, entry: after } = judgement;
-      return { outcome: 'written', reason: before.value === after.value ? 'Refresh' : 'Transition', before, after };
+      const reason = before.value === after.value ? 'Refresh' : 'Transition';
+      return { outcome: 'written', reason, before, after, superseded, ...shownAge };
     } catch (err) {
       if (!(err instanceof StoreError)) throw err;
       if (err.code === 'conflict') return 'conflict';
@@ -115,9 +118,15 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
       if (err.code === 'not-found') return { outcome: 'orphan', reason: 'NoConnection' };
       governor.failed(name, err.retryAfterMs);
       log.warn({ err, connection: name, interfaceId: candidate.event.interfaceId }, 'tunnel status not written');
-      return { outcome: 'failed', reason: err.code };
+      return { outcome: 'failed', reason: err.code, ...shownAge };
     } finally {
       governor.took(context.consumer, isTransition, clock.monotonicMs() - startedMs);
     }
   };
+}
+
+/** By the gateway's clock, hence only within one run of it. */
+function shownAgeOf({ event, state: { shown } }: WriteCandidate): { readonly shownAgeMs?: number } {
+  if (shown === undefined || !('monotonicMs' in event) || shown.gatewayEpoch !== event.gatewayEpoch) return {};
+  return { shownAgeMs: event.monotonicMs - shown.monotonicMs };
 }

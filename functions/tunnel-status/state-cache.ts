@@ -1,5 +1,9 @@
 import type { TunnelState } from '../../shared/domain/tunnel-status.ts';
 import type { StateStore } from '../../shared/ports/state-store.ts';
+import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
+
+/** Tunnels of a partition that are remembered; one that is forgotten costs a read of the bucket. */
+const MAX_COPIES = 4_096;
 
 export type Cached = { state: TunnelState | undefined; revision: number };
 
@@ -23,7 +27,7 @@ export type PartitionCache = {
 };
 
 export function partitionCache(store: StateStore): PartitionCache {
-  const copies = new Map<string, Cached>();
+  const copies = new BoundedMap<string, Cached>(MAX_COPIES);
 
   async function fetch(key: string): Promise<Cached> {
     const entry = await store.get(key);

@@ -1,4 +1,5 @@
 import type { Clock } from '../../shared/ports/clock.ts';
+import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
 const FIRST_BACK_OFF_MS = 1_000;
 const MAX_BACK_OFF_MS = 30_000;
@@ -6,6 +7,9 @@ const MAX_BACK_OFF_MS = 30_000;
 const SLOW_WRITE_MS = 100;
 /** Refreshes may take one part in this many of a partition's time while the API is slow; transitions go first. */
 const REFRESH_SHARE = 4;
+
+/** Connections in trouble that are remembered. */
+const MAX_REMEMBERED = 10_000;
 
 /** `BackingOff`: this Connection's last write failed. `Shed`: a mere refresh, while the API is slow. */
 export type Hold = 'BackingOff' | 'Shed';
@@ -23,7 +27,7 @@ export type WriteGovernor = {
 };
 
 export function writeGovernor(clock: Clock): WriteGovernor {
-  const backOffs = new Map<string, { readonly untilMs: number; readonly delayMs: number }>();
+  const backOffs = new BoundedMap<string, { readonly untilMs: number; readonly delayMs: number }>(MAX_REMEMBERED);
   const refreshNotBefore = new Map<string, number>();
   return {
     hold(connection, partition, isTransition) {

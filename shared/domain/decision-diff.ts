@@ -75,12 +75,17 @@ export class DecisionDiff {
       reason,
       eventId,
       after,
+      superseded,
     } = event.data as Decision;
     if (name !== 'tunnel-status' || interfaceId === undefined) return;
     this.#firstDecisionAt = Math.min(this.#firstDecisionAt, storedAtUnixMs);
     if (outcome === 'stale' || outcome === 'orphan') return;
     const pair = this.#pairOf(eventId, `${namespace}/${connection} ${interfaceId}`);
-    if (pair !== undefined) pair.decision = told(outcome === 'throttled' ? 'listing' : outcome, reason, after);
+    if (pair === undefined) return;
+    // What the API had refused before needs no write any more.
+    const kind =
+      outcome === 'throttled' && superseded !== undefined ? 'failed' : outcome === 'throttled' ? 'listing' : outcome;
+    pair.decision = told(kind, reason, after);
   }
 
   /** Judges the events that are old enough, and takes the differences found so far. */

@@ -15,6 +15,8 @@ export type Decision = {
   readonly reason: string;
   readonly before?: unknown;
   readonly after?: unknown;
+  /** Changes of value that were told before and never shown, as the API refused them. */
+  readonly superseded?: number;
   /** Throttled events since the decision before this one. */
   readonly throttledSince?: number;
   /** RFC 3339; a label. */

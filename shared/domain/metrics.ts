@@ -9,6 +9,7 @@ export type MetricSpec = {
 
 const RTT_BUCKETS_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
 const AGE_BUCKETS_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+const SHOWN_AGE_BUCKETS_SECONDS = [1, 2.5, 5, 10, 12.5, 15, 20, 30, 60, 120, 300, 600];
 
 export const METRICS = {
   liqo_peer_latency_us: {
@@ -123,6 +124,22 @@ export const METRICS = {
     type: 'counter',
     help: 'Events handled, by outcome',
     labels: ['function', 'outcome'],
+  },
+  wg_keepalive_superseded_transitions_total: {
+    type: 'counter',
+    help: "Changes of a tunnel's value that were never shown, as the API refused until another one came",
+    labels: ['function'],
+  },
+  wg_keepalive_shown_age_seconds: {
+    type: 'histogram',
+    help: 'Age of what is shown of a tunnel, by its gateway, when something newer was to replace it',
+    labels: ['function'],
+    buckets: SHOWN_AGE_BUCKETS_SECONDS,
+  },
+  wg_keepalive_decisions_lost_total: {
+    type: 'counter',
+    help: 'Decisions that the bus does not take, by reason',
+    labels: ['function', 'code'],
   },
   wg_keepalive_api_writes_total: {
     type: 'counter',

@@ -19,7 +19,12 @@ export type TunnelState = {
   readonly sequence: number;
   /** What the entry shows, as far as this function knows; absent until it has looked. */
   readonly shown?: Shown;
+  /** A change of value that was told and is not known to be written: the API refused it, or did not answer. */
+  readonly pending?: Pending;
 };
+
+/** `superseded`: changes of value told before this one since the last that was written. */
+export type Pending = { readonly value: ConnectionValue; readonly superseded: number };
 
 export type Shown = {
   readonly value: ConnectionValue;
@@ -43,8 +48,15 @@ export type Judgement =
   /** Read the Connection and ask {@link judgeWrite}. */
   | ({ readonly kind: 'candidate' } & WriteCandidate);
 
-/** An event that differs from what is shown as far as is known; `state` is what to remember if nothing is written. */
-export type WriteCandidate = { readonly state: TunnelState; readonly event: Observation | Silent };
+/**
+ * An event that differs from what is shown as far as is known; `state` is what to remember if nothing is written.
+ * `isDue`: it is written even if the value turns out to be shown already.
+ */
+export type WriteCandidate = {
+  readonly state: TunnelState;
+  readonly event: Observation | Silent;
+  readonly isDue: boolean;
+};
 
 export const GATEWAY_SILENT = 'GatewaySilent';
 
@@ -83,17 +95,17 @@ function judgeListed(state: TunnelState | undefined, event: Listed): Judgement {
 function judgeUnlisted(state: TunnelState | undefined, event: Unlisted): Judgement {
   if (!state?.listed) return { kind: 'stale', reason: 'NotListed', state };
   if (event.gatewayEpoch < state.gatewayEpoch) return { kind: 'stale', reason: 'OlderEpoch', state };
-  const { shown: _, ...rest } = state;
+  const { shown: _shown, pending: _pending, ...rest } = state;
   return { kind: 'listing', reason: 'Unlisted', state: { ...rest, listed: false } };
 }
 
 function judgeSilent(state: TunnelState | undefined, event: Silent): Judgement {
   if (!state?.listed) return { kind: 'orphan', reason: 'NotListed', state };
   if (event.gatewayEpoch < state.gatewayEpoch) return { kind: 'stale', reason: 'OlderEpoch', state };
-  if (state.shown?.value === 'Error' && state.shown.reason === GATEWAY_SILENT) {
+  if (state.shown?.value === 'Error' && state.shown.reason === GATEWAY_SILENT && state.pending === undefined) {
     return { kind: 'throttled', reason: 'Unchanged', state };
   }
-  return { kind: 'candidate', state, event };
+  return { kind: 'candidate', event, state: withPending(state, 'Error'), isDue: true };
 }
 
 function judgeObservation(state: TunnelState | undefined, event: Observation, settings: StatusSettings): Judgement {
@@ -103,51 +115,76 @@ function judgeObservation(state: TunnelState | undefined, event: Observation, se
     return { kind: 'stale', reason: 'OlderSequence', state };
   }
   const next: TunnelState = { ...state, gatewayEpoch: event.gatewayEpoch, sequence: event.sequence };
-  const { shown } = state;
+  const { shown, pending } = state;
   if (shown !== undefined && shown.value !== event.value && event.value === 'Connecting') {
     return { kind: 'throttled', reason: 'Undecided', state: next };
   }
-  if (shown !== undefined && shown.value === event.value) {
+  const isDue = !isThrottled(shown, event, settings);
+  if (shown?.value === event.value && pending === undefined) {
     if (event.kind === 'miss') return { kind: 'throttled', reason: 'Miss', state: next };
-    if (
-      shown.gatewayEpoch === event.gatewayEpoch &&
-      event.monotonicMs - shown.monotonicMs <= settings.updateStatusIntervalMs
-    ) {
-      return { kind: 'throttled', reason: 'UpdateInterval', state: next };
-    }
+    if (!isDue) return { kind: 'throttled', reason: 'UpdateInterval', state: next };
   }
-  return { kind: 'candidate', state: next, event };
+  return { kind: 'candidate', event, state: withPending(next, event.value), isDue };
 }
 
-export type WriteJudgement =
+function isThrottled(shown: Shown | undefined, event: Observation, settings: StatusSettings): boolean {
+  return (
+    shown?.value === event.value &&
+    shown.gatewayEpoch === event.gatewayEpoch &&
+    event.monotonicMs - shown.monotonicMs <= settings.updateStatusIntervalMs
+  );
+}
+
+/** Remembers a change of value until it is known to be written, and how many it takes the place of. */
+function withPending(state: TunnelState, value: ConnectionValue): TunnelState {
+  const { shown, pending } = state;
+  if (pending === undefined) {
+    const isTransition = shown !== undefined && shown.value !== value;
+    return isTransition ? { ...state, pending: { value, superseded: 0 } } : state;
+  }
+  if (pending.value === value) return state;
+  return { ...state, pending: { value, superseded: pending.superseded + 1 } };
+}
+
+/** `superseded`: changes of value told before and never shown. */
+export type WriteJudgement = { readonly superseded: number } & (
   | { readonly kind: 'write'; readonly entry: TunnelEntry; readonly before: TunnelEntry; readonly state: TunnelState }
-  | { readonly kind: 'throttled' | 'orphan'; readonly reason: string; readonly state: TunnelState };
+  | { readonly kind: 'throttled' | 'orphan'; readonly reason: string; readonly state: TunnelState }
+);
 
 /** `connection` as read: whether the candidate still is to be written, as what, and what to remember then. */
 export function judgeWrite(candidate: WriteCandidate, connection: Connection | undefined): WriteJudgement {
-  const { state, event } = candidate;
-  if (connection === undefined) return { kind: 'orphan', reason: 'NoConnection', state };
-  if (connection.metadata.uid !== state.connectionUid) return { kind: 'orphan', reason: 'OtherConnection', state };
+  const { event, isDue } = candidate;
+  const { pending, ...state } = candidate.state;
+  const orphan = (reason: string) => ({ kind: 'orphan', reason, state, superseded: 0 }) as const;
+  if (connection === undefined) return orphan('NoConnection');
+  if (connection.metadata.uid !== state.connectionUid) return orphan('OtherConnection');
   const before = connection.status?.tunnels?.find((tunnel) => tunnel.interfaceID === event.interfaceId);
-  if (before === undefined) return { kind: 'orphan', reason: 'NoEntry', state };
+  if (before === undefined) return orphan('NoEntry');
 
-  if (event.kind === 'silent') return judgeSilentWrite(state, event, before);
+  // Where the entry differs from what it showed last, one write that got no answer was done all the same.
+  const wasShown = state.shown !== undefined && state.shown.value !== before.value ? 1 : 0;
+  const superseded = Math.max(0, (pending?.superseded ?? 0) - wasShown);
+  if (event.kind === 'silent') return { ...judgeSilentWrite(state, event, before), superseded };
   if (before.value !== event.value && event.value === 'Connecting' && before.value !== undefined) {
-    return { kind: 'throttled', reason: 'Undecided', state: seen(state, before) };
+    return { kind: 'throttled', reason: 'Undecided', state: seen(state, before), superseded };
   }
   if (before.value === event.value && event.kind === 'miss') {
-    return { kind: 'throttled', reason: 'Miss', state: seen(state, before) };
+    return { kind: 'throttled', reason: 'Miss', state: seen(state, before), superseded };
+  }
+  if (before.value === event.value && !isDue) {
+    return { kind: 'throttled', reason: 'UpdateInterval', state: seen(state, before), superseded };
   }
   const entry = entryOf(event, before);
   const written = {
     ...state,
     shown: shownOf(entry, event.gatewayEpoch, event.monotonicMs),
   };
-  if (sameEntry(before, entry)) return { kind: 'throttled', reason: 'Unchanged', state: written };
-  return { kind: 'write', entry, before, state: written };
+  if (sameEntry(before, entry)) return { kind: 'throttled', reason: 'Unchanged', state: written, superseded };
+  return { kind: 'write', entry, before, state: written, superseded };
 }
 
-function judgeSilentWrite(state: TunnelState, event: Silent, before: TunnelEntry): WriteJudgement {
+function judgeSilentWrite(state: TunnelState, event: Silent, before: TunnelEntry) {
   const entry: TunnelEntry = {
     interfaceID: event.interfaceId,
     value: 'Error',
@@ -157,14 +194,14 @@ function judgeSilentWrite(state: TunnelState, event: Silent, before: TunnelEntry
   };
   const shown = shownOf(entry, state.shown?.gatewayEpoch ?? 0, state.shown?.monotonicMs ?? 0);
   if (before.value === 'Error' && before.reason === GATEWAY_SILENT) {
-    return { kind: 'throttled', reason: 'Unchanged', state: { ...state, shown } };
+    return { kind: 'throttled', reason: 'Unchanged', state: { ...state, shown } } as const;
   }
-  return { kind: 'write', entry, before, state: { ...state, shown } };
+  return { kind: 'write', entry, before, state: { ...state, shown } } as const;
 }
 
 /** Remembers what the entry shows without having written it: epoch 0 never throttles. */
 function seen(state: TunnelState, entry: TunnelEntry): TunnelState {
-  return state.shown === undefined ? { ...state, shown: shownOf(entry, 0, 0) } : state;
+  return state.shown?.value === entry.value ? state : { ...state, shown: shownOf(entry, 0, 0) };
 }
 
 function shownOf(entry: TunnelEntry, gatewayEpoch: number, monotonicMs: number): Shown {

@@ -59,6 +59,10 @@ export type Outcome = {
   readonly retryAfterMs?: number;
   /** Publish a decision though the outcome is one that is only counted (a listing change). */
   readonly notable?: boolean;
+  /** Changes of value that were told before this event and will never be shown, as the API refused them. */
+  readonly superseded?: number;
+  /** Of an event that was to replace what is shown: how old that was. */
+  readonly shownAgeMs?: number;
 };
 
 export type EventContext = {

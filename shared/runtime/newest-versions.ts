@@ -1,4 +1,5 @@
 import { type Connection, isNewerResourceVersion } from '../domain/connection.ts';
+import { BoundedMap } from './bounded-map.ts';
 
 /** Objects that are remembered; forgetting one costs at most one needless judgement. */
 const MAX_REMEMBERED = 10_000;
@@ -14,7 +15,7 @@ export type NewestVersions = {
 };
 
 export function newestVersions(): NewestVersions {
-  const versions = new Map<string, string>();
+  const versions = new BoundedMap<string, string>(MAX_REMEMBERED);
   return {
     supersede({ metadata: { uid, resourceVersion } }) {
       const newest = versions.get(uid);
@@ -27,9 +28,7 @@ export function newestVersions(): NewestVersions {
     note({ metadata: { uid, resourceVersion } }) {
       const known = versions.get(uid);
       if (known !== undefined && !isNewerResourceVersion(resourceVersion, known)) return;
-      versions.delete(uid); // and in again as the youngest
       versions.set(uid, resourceVersion);
-      if (versions.size > MAX_REMEMBERED) versions.delete(versions.keys().next().value as string);
     },
   };
 }

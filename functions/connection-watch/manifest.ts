@@ -4,5 +4,5 @@ export const manifest: WorkerDefinition['manifest'] = {
   name: 'connection-watch',
   summary:
     'Turns Kubernetes watch events of Connections and PublicKeys into CHANGES, each once however many replicas run',
-  needs: { says: ['changes.*.*.*'] },
+  needs: { says: ['changes.*.*.*'], reads: ['CHANGES'] },
 };

@@ -1,15 +1,25 @@
-import { CHANGE_TYPE, type Change } from '../../shared/domain/change.ts';
+import { CHANGE_TYPE, type Change, changeSchema } from '../../shared/domain/change.ts';
 import { type CloudEvent, encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import { changeSubject } from '../../shared/domain/subjects.ts';
+import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineWorker } from '../../shared/runtime/define-worker.ts';
+import { eventDecoder } from '../../shared/runtime/event-decoder.ts';
 import { retrying } from '../../shared/runtime/retrying.ts';
 import { manifest } from './manifest.ts';
 
-/** A change is told on before the next one is read, so none is lost between the API server and the stream. */
+/**
+ * A change is told on before the next one is read, so none is lost between the API server and the stream. What the stream
+ * said last is where a replica takes up: deletions that nobody watched are told by whoever starts first after them.
+ */
 export const connectionWatch = defineWorker({
   manifest,
   async run({ feed, bus, clock, meter, log }, _settings, signal) {
-    await feed.run(async (change) => {
+    let told: readonly Change[] = [];
+    const learn = async () => {
+      told = await lastChanges(bus); // before the first list: what this says and that lacks is gone
+    };
+    await retrying(learn, { clock, log, signal, what: 'read of the last changes' });
+    const publish = async (change: Change) => {
       const message = encodeCloudEvent(changeSubject(change.kind, change.object.metadata), changeEvent(change));
       await retrying(
         async () => {
@@ -21,7 +31,8 @@ export const connectionWatch = defineWorker({
         },
         { clock, log, signal, what: `publish ${message.subject}` },
       );
-    }, signal);
+    };
+    await feed.run(publish, signal, told);
   },
 });
 
@@ -35,4 +46,13 @@ function changeEvent(change: Change): CloudEvent<Change> {
     type: CHANGE_TYPE,
     data: change,
   };
+}
+
+async function lastChanges(bus: FunctionPorts['bus']): Promise<readonly Change[]> {
+  const decode = eventDecoder([{ type: CHANGE_TYPE, schema: changeSchema }]);
+  const messages = await bus.lastMessages('CHANGES', 'changes.*.*.*');
+  return messages.flatMap((message) => {
+    const decoded = decode(message);
+    return 'event' in decoded ? [decoded.event.data as Change] : [];
+  });
 }

@@ -23,8 +23,12 @@ export class EmbeddedChangeFeed implements ChangeFeed {
     return reason === undefined ? { live: true } : { live: false, reason };
   }
 
-  async run(onChange: (change: Change) => Promise<void>, signal: AbortSignal): Promise<void> {
-    const subscription = new Subscription(this.#cluster, (object) => this.#isWatched(object));
+  async run(
+    onChange: (change: Change) => Promise<void>,
+    signal: AbortSignal,
+    told: readonly Change[] = [],
+  ): Promise<void> {
+    const subscription = new Subscription(this.#cluster, (object) => this.#isWatched(object), told);
     signal.addEventListener('abort', subscription.wake);
     this.#running = true;
     try {
@@ -48,15 +52,20 @@ export class EmbeddedChangeFeed implements ChangeFeed {
 class Subscription implements Listener {
   readonly #cluster: EmbeddedKubernetes;
   readonly #isWatched: (object: WatchedObject) => boolean;
-  readonly #known = { connections: new KnownObjects('connections'), publickeies: new KnownObjects('publickeies') };
+  readonly #known: Readonly<Record<ChangeKind, KnownObjects>>;
   readonly #unsubscribe: () => void;
   #events: Event[] = [];
   #mustList = true;
   #awake = Promise.withResolvers<void>();
 
-  constructor(cluster: EmbeddedKubernetes, isWatched: (object: WatchedObject) => boolean) {
+  constructor(cluster: EmbeddedKubernetes, isWatched: (object: WatchedObject) => boolean, told: readonly Change[]) {
     this.#cluster = cluster;
     this.#isWatched = isWatched;
+    const known = told.filter(({ object }) => isWatched(object));
+    this.#known = {
+      connections: new KnownObjects('connections', known),
+      publickeies: new KnownObjects('publickeies', known),
+    };
     this.#unsubscribe = cluster.subscribe(this);
   }
 

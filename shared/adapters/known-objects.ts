@@ -4,15 +4,19 @@ import { isNewerResourceVersion } from '../domain/connection.ts';
 export type WatchedObject = Change['object'];
 
 /**
- * What one run of a change feed has told of one kind of objects. It turns lists and watch events into changes, each told
+ * What is told already of one kind of objects, by one run of a change feed and those before it. It turns lists and watch events into changes, each told
  * once: what was known already is left out, and what vanished while nobody looked is told as deleted.
  */
 export class KnownObjects {
   readonly #kind: ChangeKind;
   readonly #objects = new Map<string, WatchedObject>();
 
-  constructor(kind: ChangeKind) {
+  /** @param told - the last change of each object, of this kind or another, that was told before this run */
+  constructor(kind: ChangeKind, told: readonly Change[] = []) {
     this.#kind = kind;
+    for (const { kind: of, type, object } of told) {
+      if (of === kind && type !== 'DELETED') this.#objects.set(keyOf(object), object);
+    }
   }
 
   /** The changes between what is known and a full list: deletions first, then by age. */

@@ -37,7 +37,11 @@ export class KubernetesChangeFeed implements ChangeFeed {
   }
 
   /** Rejects with what `onChange` rejects with: a change that is not taken must not be passed over. */
-  async run(onChange: (change: Change) => Promise<void>, signal: AbortSignal): Promise<void> {
+  async run(
+    onChange: (change: Change) => Promise<void>,
+    signal: AbortSignal,
+    told: readonly Change[] = [],
+  ): Promise<void> {
     const teller = new Teller(onChange);
     const end = () => teller.end();
     signal.addEventListener('abort', end);
@@ -46,7 +50,7 @@ export class KubernetesChangeFeed implements ChangeFeed {
     const timing = { ...DEFAULT_TIMING, ...this.#options.timing };
     const shared = { client: this.#client, clock, random, timing, tell: (change: Change) => teller.tell(change) };
     this.#reflectors = kinds.flatMap((kind) =>
-      namespaces.map((namespace) => new Reflector({ ...shared, kind, namespace })),
+      namespaces.map((namespace) => new Reflector({ ...shared, kind, namespace, told: toldIn(namespace, told) })),
     );
     try {
       await Promise.all(this.#reflectors.map((reflector) => reflector.run(teller.ended)));
@@ -56,6 +60,11 @@ export class KubernetesChangeFeed implements ChangeFeed {
     }
     teller.throwFault();
   }
+}
+
+/** A list of one namespace says nothing of the others. */
+function toldIn(namespace: string | undefined, told: readonly Change[]): readonly Change[] {
+  return namespace === undefined ? told : told.filter(({ object }) => object.metadata.namespace === namespace);
 }
 
 /** Passes on one change at a time, whichever reflector it comes from, and none once it has ended. */

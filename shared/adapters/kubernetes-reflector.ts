@@ -25,6 +25,8 @@ export type ReflectorOptions = {
   readonly kind: ChangeKind;
   /** All namespaces where there is none. */
   readonly namespace: string | undefined;
+  /** The last change of each object that was told before. @defaultValue none */
+  readonly told?: readonly Change[];
   /** Resolves when the change has been taken. */
   readonly tell: (change: Change) => Promise<void>;
 };
@@ -60,9 +62,9 @@ export class Reflector {
   #health: Health = { live: false, reason: 'the first list is not there yet' };
 
   constructor(options: ReflectorOptions) {
-    const { kind, namespace } = options;
+    const { kind, namespace, told } = options;
     this.#options = options;
-    this.#known = new KnownObjects(kind);
+    this.#known = new KnownObjects(kind, told);
     const scope = namespace === undefined ? '' : `/namespaces/${encodeURIComponent(namespace)}`;
     this.#path = `/apis/${CONNECTION_API_VERSION}${scope}/${kind}`;
   }

@@ -31,11 +31,14 @@ export interface ConnectionStore {
 /** Where connection-watch gets its changes. */
 export interface ChangeFeed {
   /**
-   * Lists, then watches; tells each change once in order, deletions too that happened while it was blind
-   * (as far as this run knew the object). Waits for `onChange` before it tells the next. Resolves when `signal` aborts;
-   * never rejects for a fault of the API: it backs off, and `health` says why meanwhile.
+   * Lists, then watches; tells each change once in order, deletions too that happened while it was blind. Waits for
+   * `onChange` before it tells the next. Resolves when `signal` aborts; never rejects for a fault of the API: it backs
+   * off, and `health` says why meanwhile.
+   *
+   * @param told - the last change of each object that was told before, by whomever: what of it is gone is told as
+   *   deleted, what has not changed since is not told again. @defaultValue none
    */
-  run(onChange: (change: Change) => Promise<void>, signal: AbortSignal): Promise<void>;
+  run(onChange: (change: Change) => Promise<void>, signal: AbortSignal, told?: readonly Change[]): Promise<void>;
   health(): { readonly live: true } | { readonly live: false; readonly reason: string };
 }
 

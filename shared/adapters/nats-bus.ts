@@ -1,25 +1,20 @@
-import type { StoredMsg } from '@nats-io/jetstream';
-import { jetstreamManager, PubHeaders } from '@nats-io/jetstream';
+import { PubHeaders } from '@nats-io/jetstream';
 import type { Msg, NatsConnection, Subscription } from 'nats';
 import { type BusMessage, MESSAGE_ID_HEADER } from '../domain/cloud-event.ts';
-import { hasWildcard } from '../domain/subject-pattern.ts';
 import type { ConsumerSpec, StreamName } from '../domain/topology.ts';
 import type { Clock } from '../ports/clock.ts';
 import type { BusHealth, Delivery, EventBus, PublishAck, Settlement, StoredMessage } from '../ports/event-bus.ts';
-import { BusError } from '../ports/event-bus.ts';
 import type { LiveFeed, LiveMessage } from '../ports/live-feed.ts';
 import type { Logger } from '../ports/telemetry.ts';
-import { API_TIMEOUT_MS } from './nats-config.ts';
 import { NatsConsumerLoop } from './nats-consumer-loop.ts';
 import { busErrorOf, busErrorOfFault, noResponders, WRONG_LAST_SEQUENCE } from './nats-errors.ts';
+import { readLastMessages } from './nats-last-messages.ts';
 import { type LinkUser, NatsLink } from './nats-link.ts';
 import { fromHeaders, toHeaders, toStoredMessage } from './nats-message.ts';
 import type { NatsOptions } from './nats-options.ts';
 import { NatsPublisher } from './nats-publisher.ts';
 
 const PUBLISH_TIMEOUT_MS = 5_000;
-/** The server answers a request for the last message of many subjects for at most so many of them. */
-const MAX_LAST_MESSAGES = 1_024;
 
 /** The event bus on NATS JetStream. Streams and consumers are made by `setupBus`. */
 export class NatsBus implements EventBus, LiveFeed {
@@ -70,32 +65,12 @@ export class NatsBus implements EventBus, LiveFeed {
   }
 
   async lastMessages(stream: StreamName, filter: string): Promise<readonly StoredMessage[]> {
-    const { connection } = this.link;
     const context = `last messages of ${stream} on ${filter}`;
     try {
-      const { direct } = await jetstreamManager(connection, { checkAPI: false, timeout: API_TIMEOUT_MS });
-      if (!hasWildcard(filter)) {
-        const message = await direct.getMessage(stream, { last_by_subj: filter });
-        return message ? [toStoredMessage(message, stream)] : [];
-      }
-      const { promise, resolve, reject } = Promise.withResolvers<StoredMsg[]>();
-      const messages: StoredMsg[] = [];
-      // With a callback: only then does the client drop its subscription at the end.
-      const request = await direct.getLastMessagesFor(stream, {
-        multi_last: [filter],
-        batch: MAX_LAST_MESSAGES,
-        callback: (done, message) => {
-          if (!done) messages.push(message);
-          else if (done.err) reject(done.err);
-          else resolve(messages);
-        },
-      });
-      const timer = this.#clock.after(API_TIMEOUT_MS, () => {
-        reject(new BusError('timeout', `${context}: no answer in time`));
-        request.stop();
-      });
-      const all = await promise.finally(() => timer.cancel());
-      return all.map((message) => toStoredMessage(message, stream)).sort((a, b) => a.streamSequence - b.streamSequence);
+      const messages = await readLastMessages(this.link.connection, this.#clock, stream, filter);
+      return messages
+        .map((message) => toStoredMessage(message, stream))
+        .sort((a, b) => a.streamSequence - b.streamSequence);
     } catch (error) {
       throw isNoResponders(error) ? noResponders(context) : busErrorOf(context, error);
     }

@@ -89,10 +89,13 @@ function managersOf({ metadata }: Connection): string[] {
 }
 
 /** Runs a feed until the test ends and collects what it tells. */
-export async function runFeed(feed: ChangeFeed): Promise<{ changes: Change[]; lines: () => string[] }> {
+export async function runFeed(
+  feed: ChangeFeed,
+  told: readonly Change[] = [],
+): Promise<{ changes: Change[]; lines: () => string[] }> {
   const changes: Change[] = [];
   const stop = new AbortController();
-  const run = feed.run(async (change) => void changes.push(change), stop.signal);
+  const run = feed.run(async (change) => void changes.push(change), stop.signal, told);
   onTestFinished(async () => {
     stop.abort();
     await run;
@@ -444,6 +447,41 @@ export function describeConnectionStore(cluster: () => ClusterUnderTest): void {
       expect(reborn.map(({ type }) => type)).toEqual(['DELETED', 'ADDED']);
       expect(reborn[0]?.object.metadata.uid).toBe(before?.object.metadata.uid);
       await expect.poll(() => feed.health()).toEqual({ live: true });
+    });
+
+    test('takes up where an earlier run ended: tells what is gone, changed and new, and nothing twice', async () => {
+      const namespace = await cluster().namespace();
+      const elsewhere = await cluster().namespace();
+      const store = cluster().store();
+      for (const gateway of ['gone', 'moved', 'same', 'reborn', 'told-gone']) {
+        await store.ensure(desiredConnection(namespace, gateway));
+      }
+      await store.ensure(desiredConnection(elsewhere, 'elsewhere'));
+      await cluster().createPublicKey({ namespace, name: 'key-gone' }, 'cluster-b');
+      const first = await runFeed(cluster().feed([namespace, elsewhere]));
+      await expect.poll(() => first.changes.length).toBe(7);
+      await cluster().deleteConnection({ namespace, name: 'gw-told-gone' });
+      await expect.poll(() => first.changes.length).toBe(8);
+      const told = [...new Map(first.changes.map((change) => [change.object.metadata.name, change])).values()];
+
+      await cluster().deleteConnection({ namespace, name: 'gw-gone' });
+      await cluster().deletePublicKey({ namespace, name: 'key-gone' });
+      await cluster().deleteConnection({ namespace, name: 'gw-reborn' });
+      await store.ensure(desiredConnection(namespace, 'reborn'));
+      await store.applyAggregate({ namespace, name: 'gw-moved' }, aggregate);
+      await store.ensure(desiredConnection(namespace, 'new'));
+      const { lines } = await runFeed(cluster().feed([namespace]), told);
+
+      await expect
+        .poll(() => lines().sort())
+        .toEqual([
+          'ADDED connections gw-new',
+          'ADDED connections gw-reborn',
+          'DELETED connections gw-gone',
+          'DELETED connections gw-reborn',
+          'DELETED publickeies key-gone',
+          'MODIFIED connections gw-moved',
+        ]);
     });
 
     test('waits for a change to be taken before it tells the next, and stops at once', async () => {

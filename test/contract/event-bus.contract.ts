@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type BusMessage, encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import { partitionOf } from '../../shared/domain/subject-pattern.ts';
+import { encodeToken } from '../../shared/domain/subject-token.ts';
 import {
   changeSubject,
   decisionSubject,
@@ -161,6 +162,15 @@ export function eventBusContract(name: string, start: () => Promise<BusHarness>)
         const ref = fresh();
         expect(await bus.lastMessages('DECISIONS', decisionSubject(ref))).toEqual([]);
         expect(await bus.lastMessages('DECISIONS', `decisions.${tokensOf(ref).split('.')[0]}.*`)).toEqual([]);
+      });
+
+      test('gives them all, however many subjects match', async () => {
+        const { namespace } = fresh();
+        const count = 2_500;
+        const refs = Array.from({ length: count }, (_, n) => ({ namespace, name: `gw-${n}` }));
+        await Promise.all(refs.map((ref, n) => bus.publish(event(decisionSubject(ref), { n }))));
+        const last = await bus.lastMessages('DECISIONS', `decisions.${encodeToken(namespace)}.*`);
+        expect(new Set(last.map(dataOf).map((data) => (data as { n: number }).n)).size).toBe(count);
       });
 
       test('keeps one announcement a gateway; sequences grow from the wall clock on', async () => {

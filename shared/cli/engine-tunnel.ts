@@ -30,7 +30,7 @@ export type EngineContext = {
   readonly onSighting: (sighting: Sighting) => void;
   readonly onAnswered: () => void;
   readonly onDropped: (reason: DropReason) => void;
-  readonly onRefused: () => void;
+  readonly onRefused: (interfaceId: string) => void;
 };
 
 /** @param lastSequence - of this interface in this run, 0 if it never spoke */
@@ -59,7 +59,8 @@ export function createEngineTunnel(
     ...{ probe, wire, link, peerAddress: peer.address, bufferSizeBytes: settings.bufferSizeBytes },
     ...{ now, stall, onAnswered, onDropped },
   });
-  const sender = probe && createPingSender({ probe, wire, link, stamps, peer, now, onRefused });
+  const sender =
+    probe && createPingSender({ probe, wire, link, stamps, peer, now, onRefused: () => onRefused(interfaceId) });
   return { endpoint, monitor, link, send: (nowMs) => sender?.wake(nowMs) };
 }
 

@@ -13,6 +13,7 @@ import type { Logger, Meter } from '../ports/telemetry.ts';
 import { GatewayMeter } from '../runtime/gateway-meter.ts';
 import { LogLimiter } from '../runtime/log-limiter.ts';
 import { OutboxSender } from '../runtime/outbox-sender.ts';
+import { engineEntry } from './engine-entry.ts';
 import { engineOn } from './ping-engine.ts';
 
 /**
@@ -192,8 +193,3 @@ function viewOf(former: ProbeSnapshot | undefined, sighting: Sighting): ProbeSna
 }
 
 const NOTHING_YET = { transitions: 0, pingsSent: 0, pongsReceived: 0, sendErrors: {}, deadlineDeviationsMs: [] };
-
-/** Beside this module, in the checkout as in the bundle. */
-function engineEntry(): URL {
-  return new URL(import.meta.url.endsWith('.ts') ? './engine-main.ts' : './engine-main.js', import.meta.url);
-}

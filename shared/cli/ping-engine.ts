@@ -11,6 +11,8 @@ import { createEngineTunnel, type EngineContext, type EngineTunnel } from './eng
 export type EnginePorts = { readonly sockets: DatagramSockets; readonly clock: Clock };
 
 const SNAPSHOT_EVERY_MS = 1_000;
+/** An observation may wait this many times its `batchMs` for a wake-up that comes anyway. */
+const PATIENCE = 5;
 
 /** The engine in the thread of its caller: for the worker thread that is made for it, for tests and simulations. */
 export function engineOn(ports: EnginePorts): StartEngine {
@@ -30,6 +32,8 @@ class Engine implements PingEngine {
   readonly #context: EngineContext;
   readonly #onReport: (report: EngineReport) => void;
   #tunnels: readonly EngineTunnel[] = [];
+  /** When each tunnel wants to be woken next, or earlier: a PONG puts it off, which shows at the next wake-up. */
+  #wakeAtMs = new Float64Array();
 
   #timer: Timer | undefined;
   #plannedMs = Number.POSITIVE_INFINITY;
@@ -39,8 +43,10 @@ class Engine implements PingEngine {
   #isStopped = false;
 
   #sightings: Sighting[] = [];
-  #flushAtMs = Number.POSITIVE_INFINITY;
-  #snapshotAtMs = SNAPSHOT_EVERY_MS;
+  /** When the oldest sighting that waits was made. */
+  #waitingSinceMs = Number.POSITIVE_INFINITY;
+  readonly #snapshotEveryMs: number;
+  #snapshotAtMs: number;
   readonly #told = new Map<string, string>();
   /** Last sequence of tunnels that were taken away: if they come back, it goes on from there. */
   readonly #sequences = new Map<string, number>();
@@ -55,6 +61,8 @@ class Engine implements PingEngine {
     this.#sockets = sockets;
     this.#options = options;
     this.#onReport = onReport;
+    this.#snapshotEveryMs = Math.max(SNAPSHOT_EVERY_MS, Math.min(options.settings.intervalMs, 2 * SNAPSHOT_EVERY_MS));
+    this.#snapshotAtMs = SNAPSHOT_EVERY_MS;
     this.#context = {
       ...{ options, ports, stamps: new StampSource(clock.unixMs()) },
       now: () => this.#now(),
@@ -66,7 +74,7 @@ class Engine implements PingEngine {
       onDropped: (reason) => {
         this.#dropped.set(reason, (this.#dropped.get(reason) ?? 0) + 1);
       },
-      onRefused: () => this.#arm(),
+      onRefused: (interfaceId) => this.#onRefused(interfaceId),
     };
     this.setTunnels(options.tunnels);
   }
@@ -90,6 +98,7 @@ class Engine implements PingEngine {
       const { interfaceId } = endpoint;
       return createEngineTunnel(endpoint, firstDue, this.#sequences.get(interfaceId) ?? 0, this.#context);
     });
+    this.#wakeAtMs = Float64Array.from(this.#tunnels, ({ monitor }) => monitor.nextWakeAtMs());
     this.#arm();
   }
 
@@ -111,8 +120,8 @@ class Engine implements PingEngine {
   /** Sets the timer for whatever is due first; one that comes too early finds nothing to do and sets it again. */
   #arm(): void {
     if (this.#isStopped || this.#isAwake) return;
-    let atMs = Math.min(this.#flushAtMs, this.#snapshotAtMs);
-    for (const { monitor } of this.#tunnels) atMs = Math.min(atMs, monitor.nextWakeAtMs());
+    let atMs = Math.min(this.#waitingSinceMs + PATIENCE * this.#options.batchMs, this.#snapshotAtMs);
+    for (const wakeAtMs of this.#wakeAtMs) if (wakeAtMs < atMs) atMs = wakeAtMs;
     if (this.#timer !== undefined && this.#plannedMs <= atMs) return;
     this.#timer?.cancel();
     this.#plannedMs = atMs;
@@ -130,34 +139,50 @@ class Engine implements PingEngine {
       this.#stall = stallBefore(now, lagMs);
       for (const { monitor } of this.#tunnels) monitor.stalled(this.#stall);
     }
-    let isJudgementDue = false;
-    for (const { monitor, send } of this.#tunnels) {
+    let isJudgementDue = isStalled;
+    this.#forEachDue(now.monotonicMs, ({ monitor, send }) => {
       send(now.monotonicMs);
       isJudgementDue ||= monitor.judgeAtMs() <= now.monotonicMs;
-    }
-    if (isStalled || isJudgementDue) {
-      this.#sockets.afterBacklog(() => this.#judge());
-    } else {
-      this.#finishTurn(now);
-    }
+    });
+    if (isJudgementDue) this.#sockets.afterBacklog(() => this.#judge());
+    else this.#finishTurn(now);
   }
 
   #judge(): void {
     this.#stall = undefined;
     if (this.#isStopped) return;
     const now = this.#now();
-    for (const { monitor } of this.#tunnels) {
+    this.#forEachDue(now.monotonicMs, ({ monitor }) => {
       if (monitor.judgeAtMs() <= now.monotonicMs) monitor.judge(now);
-    }
+    });
     this.#finishTurn(now);
+  }
+
+  /** Those that wanted to be woken by now; afterwards it is known when they want it next. */
+  #forEachDue(nowMs: number, task: (tunnel: EngineTunnel) => void): void {
+    const wakeAtMs = this.#wakeAtMs;
+    for (let index = 0; index < wakeAtMs.length; index++) {
+      if ((wakeAtMs[index] as number) > nowMs) continue;
+      const tunnel = this.#tunnels[index] as EngineTunnel;
+      task(tunnel);
+      wakeAtMs[index] = tunnel.monitor.nextWakeAtMs();
+    }
+  }
+
+  #onRefused(interfaceId: string): void {
+    const index = this.#tunnels.findIndex(({ endpoint }) => endpoint.interfaceId === interfaceId);
+    const tunnel = this.#tunnels[index];
+    if (tunnel === undefined) return;
+    this.#wakeAtMs[index] = tunnel.monitor.nextWakeAtMs();
+    this.#arm();
   }
 
   #finishTurn({ monotonicMs }: Moment): void {
     this.#isAwake = false;
     if (monotonicMs >= this.#snapshotAtMs) {
-      this.#snapshotAtMs = monotonicMs + SNAPSHOT_EVERY_MS;
+      this.#snapshotAtMs = monotonicMs + this.#snapshotEveryMs;
       this.#report(this.#snapshot());
-    } else if (monotonicMs >= this.#flushAtMs) {
+    } else if (monotonicMs >= this.#waitingSinceMs + this.#options.batchMs) {
       this.#report();
     }
     this.#arm();
@@ -180,7 +205,7 @@ class Engine implements PingEngine {
     if (isNews || this.#options.batchMs === 0) {
       this.#report();
     } else if (isFirst) {
-      this.#flushAtMs = this.#now().monotonicMs + this.#options.batchMs;
+      this.#waitingSinceMs = this.#now().monotonicMs;
       this.#arm();
     }
   }
@@ -197,7 +222,7 @@ class Engine implements PingEngine {
   #report(snapshot?: EngineSnapshot): void {
     const sightings = this.#sightings;
     this.#sightings = [];
-    this.#flushAtMs = Number.POSITIVE_INFINITY;
+    this.#waitingSinceMs = Number.POSITIVE_INFINITY;
     this.#onReport({ sightings, ...(snapshot === undefined ? {} : { snapshot }) });
   }
 

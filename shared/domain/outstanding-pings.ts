@@ -46,6 +46,9 @@ export class OutstandingPings {
   find(stamp: UnixNanos): SentPing | undefined {
     let low = Math.max(0, this.#added - this.#ring.length);
     let high = this.#added - 1;
+    if (low > high) return undefined;
+    const newest = this.#at(high); // the PING that is asked for most
+    if (compareNanos(newest.stamp, stamp) === 0) return newest;
     while (low <= high) {
       const middle = (low + high) >>> 1;
       const ping = this.#at(middle);

@@ -50,7 +50,7 @@ export class PingCadence {
 }
 
 /** Most groups of tunnels that are sent to at one instant; more would wake the process more often for nothing. */
-const MAX_SLOTS = 16;
+const MAX_SLOTS = 8;
 
 /** How far into its interval the tunnel at `index` of `count` has its grid. */
 export function phaseMs(index: number, count: number, intervalMs: number): number {

@@ -111,7 +111,7 @@ export class TunnelWire {
     writeRfc3339Nanos(ping, this.#stampOffset, stamp);
   }
 
-  /** Never throws; never keeps `bytes`. A PING's reply is as long as the PING, or shorter. */
+  /** Never throws. Makes a PING's reply of the very bytes, so they must be the caller's own; it is never longer. */
   read(bytes: Uint8Array): Frame {
     const stampEnd = bytes.length - TAIL.length;
     if (!matches(bytes, stampEnd, TAIL)) return this.#readJson(bytes);
@@ -125,7 +125,7 @@ export class TunnelWire {
     const stamp = parseRfc3339Bytes(bytes, idEnd + PING_MIDDLE.length, stampEnd);
     if (stamp === undefined) return this.#readJson(bytes);
     if (matches(bytes, idEnd - this.#senderBytes.length, this.#senderBytes)) return dropped('own-ping');
-    return { kind: 'ping', stamp, reply: toPong(new Uint8Array(bytes), idEnd) };
+    return { kind: 'ping', stamp, reply: toPong(bytes, idEnd) };
   }
 
   #readJson(bytes: Uint8Array): Frame {

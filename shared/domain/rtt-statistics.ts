@@ -51,11 +51,14 @@ export class RttWindow {
     const loss = this.#ended === 0 ? {} : { lossRatio: this.#losses / Math.min(this.#ended, LOSS_WINDOW) };
     const minRttNs = this.minRttNs();
     if (minRttNs === undefined) return loss;
-    const samples = this.#samples.subarray(0, Math.min(this.#count, LOSS_WINDOW));
-    const meanRttNs = samples.reduce((sum, sample) => sum + sample, 0) / samples.length;
-    const variance = samples.reduce((sum, sample) => sum + (sample - meanRttNs) ** 2, 0) / samples.length;
+    const size = Math.min(this.#count, LOSS_WINDOW);
+    let sum = 0;
+    for (let i = 0; i < size; i++) sum += this.#samples[i] as number;
+    const meanRttNs = sum / size;
+    let squares = 0;
+    for (let i = 0; i < size; i++) squares += ((this.#samples[i] as number) - meanRttNs) ** 2;
     return {
-      ...{ lastRttNs: this.#sample(1), minRttNs, meanRttNs, deviationRttNs: Math.sqrt(variance) },
+      ...{ lastRttNs: this.#sample(1), minRttNs, meanRttNs, deviationRttNs: Math.sqrt(squares / size) },
       ...{ jitterNs: this.#jitterNs, ...loss },
     };
   }

@@ -318,39 +318,46 @@ export class TunnelProbe {
   }
 
   #report(kind: 'pong' | 'miss' | 'down', now: Moment, rttNs?: number): void {
-    const minRttNs = kind === 'pong' ? this.#rtt.minRttNs() : undefined;
     this.#sequence += 1;
-    this.#voice.emit({
+    const sighting: { -readonly [Field in keyof Sighting]: Sighting[Field] } = {
       interfaceId: this.interfaceId,
       sequence: this.#sequence,
       monotonicMs: Math.round(now.monotonicMs * 1e3) / 1e3,
       kind,
       value: this.#value,
       observedAtUnixMs: now.unixMs,
-      ...(rttNs === undefined ? {} : { rttNs }),
-      ...(minRttNs === undefined ? {} : { minRttNs }),
-      ...(this.#consecutiveMisses === 0 ? {} : { consecutiveMisses: this.#consecutiveMisses }),
-      ...this.#explain(),
-    });
+    };
+    if (rttNs !== undefined) {
+      sighting.rttNs = rttNs;
+      sighting.minRttNs = this.#rtt.minRttNs() ?? rttNs;
+    }
+    if (this.#consecutiveMisses > 0) sighting.consecutiveMisses = this.#consecutiveMisses;
+    this.#voice.emit(Object.assign(sighting, this.#explain()));
     this.#stall = undefined;
   }
 
   /** Holds instants, never ages: the same state reads the same at any time. */
-  #explain(): { readonly reason?: string; readonly message?: string } {
-    const since = this.#lastPong
-      ? `no PONG since ${formatRfc3339Ms(this.#lastPong.unixMs)}`
-      : `no PONG since the first PING was due at ${formatRfc3339Ms(this.#firstDue.unixMs)}`;
+  #explain(): { readonly reason: string; readonly message: string } | undefined {
     const code = this.#sendError;
-    const failing = code === undefined ? '' : `; sending fails with ${code}: ${hintFor(code)}`;
     if (this.#value === 'Error') {
       const late = this.#latePongs === 0 ? '' : `; PONGs come, but later than ${this.#windowMs} ms`;
       const reason = code === undefined ? 'Lost' : `SendFailed:${code}`;
-      return { reason: this.#lastPong === undefined ? 'NeverAnswered' : reason, message: since + failing + late };
+      const message = this.#silence() + late;
+      return { reason: this.#lastPong === undefined ? 'NeverAnswered' : reason, message };
     }
-    if (code !== undefined) return { reason: `SendFailed:${code}`, message: since + failing };
-    if (this.#isSuspect) return { reason: 'Suspect', message: since };
+    if (code !== undefined) return { reason: `SendFailed:${code}`, message: this.#silence() };
+    if (this.#isSuspect) return { reason: 'Suspect', message: this.#silence() };
     if (this.#stall !== undefined) return { reason: 'Starved', message: describeStall(this.#stall) };
-    return {};
+    return undefined;
+  }
+
+  #silence(): string {
+    const since =
+      this.#lastPong === undefined
+        ? `no PONG since the first PING was due at ${formatRfc3339Ms(this.#firstDue.unixMs)}`
+        : `no PONG since ${formatRfc3339Ms(this.#lastPong.unixMs)}`;
+    const code = this.#sendError;
+    return code === undefined ? since : `${since}; sending fails with ${code}: ${hintFor(code)}`;
   }
 }
 

@@ -22,7 +22,7 @@ export interface DatagramSockets {
   open(options: {
     readonly local: Endpoint;
     readonly peer: Endpoint;
-    /** `bytes` is valid only during the call. */
+    /** `bytes` is the callee's from then on: no other datagram comes in the same memory. */
     readonly onMessage: (bytes: Uint8Array, from: Endpoint) => void;
     readonly onError: (errorCode: string) => void;
   }): Promise<DatagramSocket>;

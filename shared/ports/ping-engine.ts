@@ -8,7 +8,7 @@ export type EngineOptions = {
   readonly suspectIntervalMs?: number;
   /** 8 hex digits, drawn anew for each run: tells this run's PINGs from everybody else's. */
   readonly sender: string;
-  /** Longest time that an observation waits for company before it is told; changes of value never wait. */
+  /** An observation waits so long for company, and some more for a wake-up that comes anyway; changes never wait. */
   readonly batchMs: number;
 };
 

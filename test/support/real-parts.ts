@@ -47,6 +47,7 @@ const machineNeeds = {
     probe: () => run('unshare', ['--net', 'nft', 'list', 'ruleset']),
     remedy: 'apt-get install nftables, and root',
   },
+  cc: { probe: () => onPath('cc'), remedy: 'apt-get install gcc' },
   go: { probe: () => onPath('go'), remedy: 'install Go and put its bin folder on PATH (apt-get install golang-go)' },
   curl: { probe: () => onPath('curl'), remedy: 'apt-get install curl' },
   openssl: { probe: () => onPath('openssl'), remedy: 'apt-get install openssl' },

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { build } from 'rolldown';
 import { NetworkNamespace, runCommand } from '../../../infra/lab/network-namespace.ts';
 import { derivedTunnel, MAX_TUNNELS } from '../../../shared/domain/tunnel-interface.ts';
 
@@ -13,6 +14,8 @@ export type BenchNetwork = {
   readonly namespaces: Readonly<Record<Side, NetworkNamespace>>;
   /** The C floor, built. */
   readonly floor: string;
+  /** The gateway, bundled as it is published: reading TypeScript would cost time and memory of its own. */
+  readonly subject: string;
   readonly folder: string;
   close(): Promise<void>;
 };
@@ -22,6 +25,7 @@ export async function openBenchNetwork(): Promise<BenchNetwork> {
   const folder = await mkdtemp(join(tmpdir(), 'wg-keepalive-bench-'));
   const floor = join(folder, 'floor');
   await promisify(execFile)('cc', ['-O2', '-o', floor, join(import.meta.dirname, 'floor.c')]);
+  const subject = await bundleSubject(folder);
   const first = await NetworkNamespace.open('1', join(folder, 'namespace-1.log'));
   const second = await NetworkNamespace.open('2', join(folder, 'namespace-2.log'));
   const ends = [
@@ -47,11 +51,25 @@ export async function openBenchNetwork(): Promise<BenchNetwork> {
     await namespace.exec('ip', ['-batch', '-'], commands.join('\n'));
   }
   return {
-    ...{ namespaces: { 1: first, 2: second }, floor, folder },
+    ...{ namespaces: { 1: first, 2: second }, floor, subject, folder },
     close: async () => {
       await first[Symbol.asyncDispose]();
       await second[Symbol.asyncDispose]();
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+async function bundleSubject(folder: string): Promise<string> {
+  await build({
+    input: {
+      subject: join(import.meta.dirname, 'gateway-subject.ts'),
+      'engine-main': join(import.meta.dirname, '../../../shared/cli/engine-main.ts'),
+    },
+    platform: 'node',
+    external: [/^node:/],
+    output: { dir: folder, format: 'esm', entryFileNames: '[name].mjs', chunkFileNames: '[name]-[hash].mjs' },
+    logLevel: 'silent',
+  });
+  return join(folder, 'subject.mjs');
 }

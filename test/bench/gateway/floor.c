@@ -179,8 +179,7 @@ static void run_ping(int64_t interval_ns, double seconds) {
   struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)(timer + MAX_TUNNELS)};
   epoll_ctl(events, EPOLL_CTL_ADD, timer, &event);
   int64_t begin = now_ns(CLOCK_MONOTONIC), end = begin + (int64_t)(seconds * 1e9);
-  int slots = count < 16 ? count : 16;
-  for (int i = 0; i < count; i++) tunnels[i].due_ns = begin + interval_ns * (i % slots) / slots;
+  for (int i = 0; i < count; i++) tunnels[i].due_ns = begin + interval_ns * i / count;
   while (!ended) {
     int64_t now = now_ns(CLOCK_MONOTONIC), next = end;
     if (now >= end) break;

@@ -5,13 +5,16 @@
 import { writeFileSync } from 'node:fs';
 import { engineThread } from '../../../shared/adapters/engine-thread.ts';
 import { NatsBus } from '../../../shared/adapters/nats-bus.ts';
+import { setupBus } from '../../../shared/adapters/nats-setup.ts';
 import { PrometheusMeter } from '../../../shared/adapters/prometheus-meter.ts';
 import { systemClock } from '../../../shared/adapters/system-clock.ts';
+import { engineEntry } from '../../../shared/cli/engine-entry.ts';
 import { startGateway } from '../../../shared/cli/gateway-run.ts';
 import { DEFAULT_PING_SETTINGS } from '../../../shared/domain/ping-settings.ts';
 import { derivedTunnel, endpointOf } from '../../../shared/domain/tunnel-interface.ts';
 import type { Sighting } from '../../../shared/domain/tunnel-probe.ts';
 import type { EngineSnapshot } from '../../../shared/ports/ping-engine.ts';
+import { SETUP_FOR_TESTS } from '../../support/nats-harness.ts';
 import { silentLogger } from '../../support/silent-logger.ts';
 
 export type SubjectConfig = {
@@ -39,23 +42,23 @@ const take = ({ kind, interfaceId, rttNs, minRttNs }: Sighting) => {
   if (rttFile !== undefined) measured.push({ interfaceId, rttNs, minRttNs } as (typeof measured)[0]);
 };
 
-const subject = natsUrl === undefined ? startEngineAlone() : startWholeGateway(natsUrl);
+const subject = natsUrl === undefined ? startEngineAlone() : await startWholeGateway(natsUrl);
 
 function startEngineAlone() {
-  const start = engineThread(new URL('../../../shared/cli/engine-main.ts', import.meta.url));
+  const start = engineThread(engineEntry());
   return start({ tunnels, settings, sender: '0a1b2c3d', batchMs: 50 }, (report) => {
     for (const sighting of report.sightings) take(sighting);
     snapshot = report.snapshot ?? snapshot;
   });
 }
 
-function startWholeGateway(server: string) {
-  const bus = NatsBus.open({ servers: [server] }, systemClock, silentLogger);
-  const options = {
-    ...{ namespace: 'bench', name: 'bench', mode: 'server', remoteClusterId: 'far', runId: `bench-${process.pid}` },
-  } as const;
+async function startWholeGateway(server: string) {
+  const bus = NatsBus.open({ servers: [server], name: 'bench' }, systemClock, silentLogger);
+  await bus.link.whenUp();
+  await setupBus(bus.link.connection, SETUP_FOR_TESTS());
+  const run = { namespace: 'bench', name: 'bench', remoteClusterId: 'far', runId: `bench-${process.pid}` };
   const ports = { bus, clock: systemClock, meter: new PrometheusMeter(), log: silentLogger };
-  const gateway = startGateway({ ...options, tunnels, settings }, ports);
+  const gateway = startGateway({ ...run, mode: 'server', tunnels, settings }, ports);
   const poll = setInterval(() => {
     received = gateway.tunnels().reduce((sum, { pongsReceived }) => sum + pongsReceived, 0);
   }, 100);

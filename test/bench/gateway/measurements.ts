@@ -1,0 +1,168 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { requireServer } from '../../../infra/servers/find.ts';
+import { type BenchNetwork, openBenchNetwork, type Side } from './bench-network.ts';
+import { capturedRoundTrips } from './capture.ts';
+import type { SubjectConfig } from './gateway-subject.ts';
+import { MeasuredProcess } from './measured-process.ts';
+
+/** How many tunnels are probed how often. */
+export type Load = { readonly tunnels: number; readonly intervalMs: number };
+
+const SENDER = '0a1b2c3d';
+const NATS_PORT = 14_222;
+const NATS_URL = `nats://127.0.0.1:${NATS_PORT}`;
+const WARM_UP_MS = 3_000;
+/** Code that runs this seldom takes longer to become what it will be. */
+const SLOW_WARM_UP_MS = 8_000;
+const FLOOD_WINDOW = '128';
+
+type FloorReport = { readonly received: number; readonly answered: number; readonly rttP99Us: number };
+type Reported = readonly { readonly interfaceId: string; readonly rttNs: number; readonly minRttNs: number }[];
+
+/** Each measures the gateway on side 1 of the network against the floor on side 2, or the floor itself on both. */
+export class Measurements implements AsyncDisposable {
+  readonly #network: BenchNetwork;
+  #runs = 0;
+
+  private constructor(network: BenchNetwork) {
+    this.#network = network;
+  }
+
+  static async prepare(): Promise<Measurements> {
+    return new Measurements(await openBenchNetwork());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#network.close();
+  }
+
+  /** CPU time of all its threads, in ms, for 1,000 PINGs sent and PONGs measured. */
+  async cpuPerThousand(who: 'floor' | 'gateway' | 'gateway and NATS', load: Load, durationMs: number): Promise<number> {
+    const { tunnels, intervalMs } = load;
+    await using nats = await this.#nats(who === 'gateway and NATS');
+    await using responder = await this.#start(2, this.#network.floor, ['respond', '2', `${tunnels}`]);
+    await using subject =
+      who === 'floor'
+        ? await this.#start(1, this.#network.floor, ['ping', '1', `${tunnels}`, `${intervalMs * 1_000}`, '3600'])
+        : await this.#startGateway({ ...load, ...(nats.isUp && { natsUrl: NATS_URL }) });
+    await sleep(intervalMs < 1_000 ? WARM_UP_MS : SLOW_WARM_UP_MS);
+    const before = await subject.sample();
+    await sleep(durationMs);
+    const after = await subject.sample();
+    await responder.ended('SIGTERM');
+    return (1_000 * (after.cpuMs - before.cpuMs)) / (after.received - before.received);
+  }
+
+  /** PONGs answered in a second of CPU time: what one core can do, whatever else the machine does meanwhile. */
+  async answersPerCpuSecond(who: 'floor' | 'gateway', durationMs: number): Promise<number> {
+    await using responder =
+      who === 'floor'
+        ? await this.#start(1, this.#network.floor, ['respond', '1', '1'])
+        : await this.#startGateway({ tunnels: 1, intervalMs: 2_000 });
+    const flood = (seconds: number) => this.#start(2, this.#network.floor, ['flood', '2', FLOOD_WINDOW, `${seconds}`]);
+    await using warmUp = await flood(WARM_UP_MS / 1_000);
+    await warmUp.ended();
+    const beforeMs = await responder.cpuMs();
+    await using flooder = await flood(durationMs / 1_000);
+    const { received } = await flooder.ended<FloorReport>();
+    return (1_000 * received) / ((await responder.cpuMs()) - beforeMs);
+  }
+
+  /** How far the least of 8 round trips is from that in a capture of the device, 99th percentile, µs. */
+  async rttErrorP99Us(busyShare: number, durationMs: number): Promise<number> {
+    const run = `${++this.#runs}`;
+    const rttFile = join(this.#network.folder, `rtt-${run}.json`);
+    const pcapFile = join(this.#network.folder, `capture-${run}.pcap`);
+    const capture = ['-i', 'bench', '-w', pcapFile, '--time-stamp-precision=nano', '-B', '8192', '-Z', 'root', 'udp'];
+    await using responder = await this.#start(2, this.#network.floor, ['respond', '2', '8']);
+    const tcpdump = this.#spawn(1, 'tcpdump', capture, 'pipe');
+    await once(tcpdump.stderr as NodeJS.ReadableStream, 'data');
+    await using subject = await this.#startGateway({ tunnels: 8, intervalMs: 20, busyShare, rttFile });
+    await sleep(durationMs);
+    await subject.ended('SIGTERM');
+    await responder.ended('SIGTERM');
+    tcpdump.kill();
+    await once(tcpdump, 'exit');
+    const reported = JSON.parse(await readFile(rttFile, 'utf8')) as Reported;
+    return errorP99Us(reported, await capturedRoundTrips(pcapFile, SENDER));
+  }
+
+  /** 99th percentile of the round trips that the peer measures, µs, while NATS answers or does not. */
+  async remoteRttP99Us(bus: 'answers' | 'is stopped', durationMs: number): Promise<number> {
+    await using nats = await this.#nats(true);
+    await using subject = await this.#startGateway({ tunnels: 8, intervalMs: 100, natsUrl: NATS_URL });
+    await sleep(WARM_UP_MS);
+    if (bus === 'is stopped') nats.freeze();
+    const args = ['ping', '2', '8', '10000', `${durationMs / 1_000}`];
+    await using pinger = await this.#start(2, this.#network.floor, args);
+    const { rttP99Us } = await pinger.ended<FloorReport>();
+    nats.thaw();
+    await subject.ended('SIGTERM');
+    return rttP99Us;
+  }
+
+  /** Resident memory of the whole process after `durationMs`, MiB. */
+  async residentMib(load: Load, durationMs: number): Promise<number> {
+    await using responder = await this.#start(2, this.#network.floor, ['respond', '2', `${load.tunnels}`]);
+    await using subject = await this.#startGateway(load);
+    await sleep(durationMs);
+    const mib = await subject.residentMib();
+    await responder.ended('SIGTERM');
+    return mib;
+  }
+
+  #startGateway(config: Omit<SubjectConfig, 'lossThreshold'>): Promise<MeasuredProcess> {
+    const lossThreshold = config.intervalMs < 100 ? 100 : 5;
+    return this.#start(1, process.execPath, [this.#network.subject, JSON.stringify({ ...config, lossThreshold })]);
+  }
+
+  #start(side: Side, command: string, args: readonly string[]): Promise<MeasuredProcess> {
+    return MeasuredProcess.start(this.#network.namespaces[side], command, args);
+  }
+
+  #spawn(side: Side, command: string, args: readonly string[], stderr: 'pipe' | 'ignore'): ChildProcess {
+    const line = this.#network.namespaces[side].commandLine(command, args);
+    return spawn(line.command, line.args, { stdio: ['ignore', 'ignore', stderr] });
+  }
+
+  /** A nats-server on the loopback device of the gateway's side, if it is wanted. */
+  async #nats(isWanted: boolean) {
+    const server = isWanted ? await this.#spawnNats() : undefined;
+    return {
+      isUp: isWanted,
+      freeze: () => server?.kill('SIGSTOP'),
+      thaw: () => server?.kill('SIGCONT'),
+      [Symbol.asyncDispose]: async () => {
+        if (server === undefined) return;
+        server.kill('SIGKILL');
+        await once(server, 'exit');
+      },
+    };
+  }
+
+  async #spawnNats(): Promise<ChildProcess> {
+    const store = join(this.#network.folder, `nats-${++this.#runs}`);
+    await mkdir(store);
+    const config = join(import.meta.dirname, '../../../infra/nats/server.conf');
+    const args = ['-c', config, '-a', '127.0.0.1', '-p', `${NATS_PORT}`, '-m', `${NATS_PORT + 1}`, '-sd', store];
+    return this.#spawn(1, await requireServer('nats-server'), args, 'ignore');
+  }
+}
+
+/** Every PING was answered, so the n-th round trip of a tunnel is the n-th in the capture. */
+function errorP99Us(reported: Reported, captured: ReadonlyMap<string, number[]>): number {
+  const errors: number[] = [];
+  for (const [interfaceId, roundTrips] of captured) {
+    const ours = reported.filter((sample) => sample.interfaceId === interfaceId);
+    for (let index = 8; index < Math.min(ours.length, roundTrips.length); index++) {
+      const least = Math.min(...roundTrips.slice(index - 7, index + 1));
+      errors.push(((ours[index]?.minRttNs ?? 0) - least) / 1e3);
+    }
+  }
+  errors.sort((a, b) => a - b);
+  return errors[Math.floor(errors.length * 0.99)] ?? Number.NaN;
+}

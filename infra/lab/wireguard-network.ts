@@ -181,7 +181,9 @@ export class WireguardNetwork implements AsyncDisposable {
     const [device] = this.#devices(interfaceId);
     for (const side of SIDES) {
       const isMeant = lossRate > 0 && side !== from; // it is who receives that drops them
-      const rule = `udp dport ${device?.listenPort} numgen random mod 1000 < ${Math.round(1_000 * lossRate)} drop`;
+      const perMille = Math.round(1_000 * lossRate);
+      const some = perMille < 1_000 ? `numgen random mod 1000 < ${perMille}` : ''; // nft refuses what is always so
+      const rule = `udp dport ${device?.listenPort} ${some} drop`;
       if (isMeant) this.#losses[side].set(interfaceId, rule);
       else this.#losses[side].delete(interfaceId);
       const rules = [...this.#losses[side].values()].map((one) => `add rule inet wgk losing ${one}`);

@@ -7,7 +7,12 @@ import { runScenario } from '../../infra/lab/run-scenario.ts';
 import { type Expectation, readScenario, type Scenario } from '../../infra/lab/scenario.ts';
 import type { NetworkSide } from '../../infra/lab/wireguard-network.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
-import { AGGREGATE_FIELD_MANAGER, type ConnectionValue, connectionKey } from '../../shared/domain/connection.ts';
+import {
+  AGGREGATE_FIELD_MANAGER,
+  type ConnectionValue,
+  connectionKey,
+  type TunnelEntry,
+} from '../../shared/domain/connection.ts';
 import { DEFAULT_PING_SETTINGS } from '../../shared/domain/ping-settings.ts';
 import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
 import { connectionWrites } from '../support/audit-log.ts';
@@ -181,8 +186,8 @@ await describeReal('real lab with the default settings', needs, () => {
     const before = await errors();
     expect(before).toBeGreaterThan(0);
     await eventually(async () => (await errors()) > before, 'more send errors', GRACE_MS);
-    const [{ status } = {}] = await lab.connections();
-    expect(status?.tunnels?.find(({ interfaceID }) => interfaceID === 'liqo-tunnel2')).toMatchObject({
+    const [ofServer] = await entries(lab, 'liqo-tunnel2');
+    expect(ofServer).toMatchObject({
       reason: expect.any(String),
       message: expect.stringContaining('EACCES'),
     });
@@ -196,11 +201,21 @@ await describeReal('real lab with the default settings', needs, () => {
   test('C8: a tunnel whose packets are dropped becomes Error, loses its latency, and the global one goes', async () => {
     await current.lab.cut('liqo-tunnel1');
     await reaches(current.lab, 'Error', ['Connected', 'Error', 'Connected']);
+    for (const { lastTransitionTime = '', message = '' } of await entries(current.lab, 'liqo-tunnel1')) {
+      const lastPongAt = /^no PONG since (\S+)$/.exec(message)?.[1] ?? expect.fail(message);
+      const silentMs = Date.parse(lastTransitionTime) - Date.parse(lastPongAt);
+      expect(silentMs).toBeGreaterThanOrEqual(10_000);
+      expect(silentMs).toBeLessThan(12_000);
+    }
   });
 
   test('C9: and back: no old reason, and the global latency is the mean of the three', async () => {
     await current.lab.restore('liqo-tunnel1');
+    const restoredAtMs = Date.now();
     await reaches(current.lab, 'Connected', ['Connected', 'Connected', 'Connected']);
+    for (const { lastTransitionTime = '' } of await entries(current.lab, 'liqo-tunnel1')) {
+      expect(Date.parse(lastTransitionTime) - restoredAtMs).toBeLessThan(4_000); // by the gateway's own clock
+    }
     for (const { status } of await current.lab.connections()) {
       expect(status?.tunnels?.map(({ reason, message }) => ({ reason, message }))).toEqual([{}, {}, {}]);
     }
@@ -246,6 +261,14 @@ function reaches(lab: RealLab, value: ConnectionValue, values: readonly Connecti
   const tunnels = Object.fromEntries(values.map((tunnelValue, index) => [interfaceIdOf(index), tunnelValue]));
   const expectation: Expectation = { byMs: 0, connections: 'all', value, tunnels };
   return carryOut(lab, { steps: [], expectations: [expectation] });
+}
+
+/** A tunnel's entry in each Connection. */
+async function entries(lab: RealLab, interfaceId: string): Promise<TunnelEntry[]> {
+  const connections = await lab.connections();
+  return connections.flatMap(
+    ({ status }) => status?.tunnels?.filter(({ interfaceID }) => interfaceID === interfaceId) ?? [],
+  );
 }
 
 /** The values that were written of a tunnel, repetitions left out, by side. */

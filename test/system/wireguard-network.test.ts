@@ -55,6 +55,15 @@ await describeReal('network of WireGuard tunnels', ['root', 'netns', 'tun', 'wir
       expect(await probe(network, '169.254.18.6')).toBe(reached);
     });
 
+    test('loses the part of the packets that it is told, of one side only if told so', async () => {
+      await network.lose('liqo-tunnel1', 1, 'client');
+      expect(await probe(network, '169.254.18.6', 1_000)).toBe('silence'); // what the client answers is lost
+      await network.lose('liqo-tunnel1', 0.5);
+      expect(await probe(network, '169.254.18.6')).toBe(reached);
+      await network.lose('liqo-tunnel1', 0);
+      expect(await probe(network, '169.254.18.6')).toBe(reached);
+    });
+
     test('adds and removes interfaces on both sides', async () => {
       await network.scale(3);
       expect(await probe(network, '169.254.18.10')).toBe(reached);

@@ -47,6 +47,9 @@ export function streamConfig(
   };
 }
 
+/** By this a consumer is known as one that setup made, and may remove when no function has it any more. */
+export const MANAGED_METADATA = 'wg-keepalive.managed';
+
 /** A consumer of the topology in the server's words; `startSequence` where it does not begin with the first message. */
 export function consumerConfig(spec: ConsumerSpec, startSequence?: number): Partial<ConsumerConfig> {
   const [only, ...more] = spec.filterSubjects;
@@ -58,6 +61,7 @@ export function consumerConfig(spec: ConsumerSpec, startSequence?: number): Part
     ack_wait: nanos(spec.ackWaitMs),
     max_ack_pending: spec.maxAckPending,
     max_deliver: spec.maxDeliver,
+    metadata: { [MANAGED_METADATA]: 'true' },
     // The API with a single filter has the filter in its subject, where permissions can see it.
     ...(only !== undefined && more.length === 0
       ? { filter_subject: only }

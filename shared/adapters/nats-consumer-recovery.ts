@@ -1,7 +1,7 @@
-import type { JetStreamManager } from '@nats-io/jetstream';
+import type { StreamInfo } from '@nats-io/jetstream';
 import { jetstreamManager } from '@nats-io/jetstream';
 import type { NatsConnection } from 'nats';
-import type { ConsumerSpec } from '../domain/topology.ts';
+import { type ConsumerSpec, partitionsIn } from '../domain/topology.ts';
 import { API_TIMEOUT_MS, consumerConfig } from './nats-config.ts';
 import { CONSUMER_EXISTS, CONSUMER_NOT_FOUND, isFault, STREAM_NOT_FOUND } from './nats-errors.ts';
 
@@ -29,7 +29,12 @@ export async function recoverConsumer(
     if (!isFault(error, CONSUMER_NOT_FOUND)) throw error;
   }
   try {
-    await manager.consumers.add(spec.stream, consumerConfig(spec, await startSequence(manager, spec, lastSettled)));
+    const stream = await manager.streams.info(spec.stream);
+    const partitions = partitionsIn(stream.config.subject_transform?.dest ?? '');
+    if (partitions !== undefined && spec.partition !== undefined && spec.partition >= partitions) {
+      return `stream ${spec.stream} has ${partitions} partitions now, none of them ${spec.partition}: setup was run by another release`;
+    }
+    await manager.consumers.add(spec.stream, consumerConfig(spec, startSequence(stream, lastSettled)));
     return undefined;
   } catch (error) {
     if (isFault(error, STREAM_NOT_FOUND)) return streamMissing(spec);
@@ -39,13 +44,8 @@ export async function recoverConsumer(
 }
 
 /** `undefined` (all) where nothing is settled, or where the stream is a new one and its sequences start again. */
-async function startSequence(
-  manager: JetStreamManager,
-  spec: ConsumerSpec,
-  lastSettled: LastSettled | undefined,
-): Promise<number | undefined> {
+function startSequence({ created, state }: StreamInfo, lastSettled: LastSettled | undefined): number | undefined {
   if (!lastSettled) return undefined;
-  const { created, state } = await manager.streams.info(spec.stream);
   const isNewStream = Date.parse(created) > lastSettled.storedAtUnixMs || state.last_seq < lastSettled.streamSequence;
   return isNewStream ? undefined : lastSettled.streamSequence + 1;
 }

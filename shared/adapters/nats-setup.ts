@@ -3,28 +3,36 @@ import type { JetStreamManager, StreamConfig, StreamInfo } from '@nats-io/jetstr
 import { JetStreamApiError, jetstreamManager } from '@nats-io/jetstream';
 import { Kvm } from '@nats-io/kv';
 import type { NatsConnection } from 'nats';
-import { type ConsumerSpec, STATE_BUCKET, STREAMS, type StreamName, type StreamSpec } from '../domain/topology.ts';
+import type { ConsumerSpec, StreamName, StreamSpec } from '../domain/topology.ts';
+import { PARTITIONS, STATE_BUCKET, STREAMS, streamsWith } from '../domain/topology.ts';
+import type { Clock } from '../ports/clock.ts';
 import type { Logger } from '../ports/telemetry.ts';
-import { consumerConfig, SETUP_TIMEOUT_MS, streamConfig } from './nats-config.ts';
+import { consumerConfig, MANAGED_METADATA, SETUP_TIMEOUT_MS, streamConfig } from './nats-config.ts';
 import { busErrorOf, CONSUMER_NOT_FOUND, isFault, STREAM_NOT_FOUND } from './nats-errors.ts';
+import { BacklogError, repartition } from './nats-repartition.ts';
 
 export type SetupOptions = {
+  /** All that there shall be: others that an earlier setup made are removed. */
   readonly consumers: readonly ConsumerSpec[];
+  /** Of OBSERVATIONS; `consumers` must be as many. @defaultValue what this release has */
+  readonly partitions?: number;
+  /** How long OBSERVATIONS may stay closed when its partitions change. @defaultValue 10 s */
+  readonly drainTimeoutMs?: number;
   /** Copies of each stream in the cluster. @defaultValue 1 */
   readonly replicas?: number;
   /** Bounds other than the topology's, for small disks. */
   readonly maxBytes?: Partial<Readonly<Record<StreamName | typeof STATE_BUCKET, number>>>;
   /** Kept with each stream, such as which cluster the account belongs to; another value there is an error. */
   readonly metadata?: Readonly<Record<string, string>>;
-  /** The server's clock, roughly: where sequences of GATEWAYS start. */
-  readonly unixMs: number;
+  /** Roughly the server's, too: sequences of GATEWAYS start from its wall clock. */
+  readonly clock: Clock;
   readonly log: Logger;
 };
 
 export type SetupChange = {
   readonly kind: 'stream' | 'consumer' | 'bucket';
   readonly name: string;
-  readonly change: 'created' | 'updated' | 'unchanged';
+  readonly change: 'created' | 'updated' | 'removed' | 'unchanged';
   /** Fields that were updated. */
   readonly fields: readonly string[];
 };
@@ -39,6 +47,8 @@ export class SetupError extends Error {
 }
 
 const STATE_MAX_BYTES = 64 * 1024 * 1024;
+/** Under the default of --gateway-silent-after: nobody takes the gateways for silent meanwhile. */
+const DRAIN_TIMEOUT_MS = 10_000;
 /** What only the creation of a consumer may say; one that was made anew starts elsewhere, rightly. */
 const CREATION_FIELDS = ['deliver_policy', 'opt_start_seq', 'durable_name', 'name'];
 
@@ -54,8 +64,9 @@ export async function setupBus(connection: NatsConnection, options: SetupOptions
     changes.push(change);
     options.log.info(change, `${change.kind} ${change.change}`);
   };
-  for (const spec of STREAMS) note(await setUpStream(manager, spec, options));
+  for (const spec of streamsWith(options.partitions ?? PARTITIONS)) note(await setUpStream(manager, spec, options));
   for (const spec of options.consumers) note(await setUpConsumer(manager, spec));
+  for (const { name } of STREAMS) (await removeLeftovers(manager, name, options.consumers)).forEach(note);
   note(await setUpBucket(manager, options));
   return changes;
 }
@@ -79,13 +90,38 @@ async function setUpStream(manager: JetStreamManager, spec: StreamSpec, options:
   });
   const existing = await find(() => manager.streams.info(spec.name), STREAM_NOT_FOUND, `stream ${spec.name}`);
   if (!existing) {
-    const first = spec.firstSequenceFromClock ? { first_seq: options.unixMs } : {};
+    const first = spec.firstSequenceFromClock ? { first_seq: options.clock.unixMs() } : {};
     await manager.streams.add({ ...wanted, ...first }).catch((error) => {
       throw busErrorOf(`create stream ${spec.name}`, error);
     });
     return { kind: 'stream', name: spec.name, change: 'created', fields: [] };
   }
+  if (existing.config.subject_transform?.dest !== wanted.subject_transform?.dest) {
+    return changePartitions(manager, existing.config, wanted, options);
+  }
   return updateStream(manager, 'stream', spec.name, existing, wanted);
+}
+
+async function changePartitions(
+  manager: JetStreamManager,
+  present: StreamConfig,
+  wanted: Partial<StreamConfig> & { readonly name: string },
+  { clock, consumers, drainTimeoutMs = DRAIN_TIMEOUT_MS }: SetupOptions,
+): Promise<SetupChange> {
+  const { name } = wanted;
+  const metadata = mergedMetadata(name, present, wanted);
+  try {
+    const own = consumers.filter(({ stream }) => stream === name);
+    await repartition(manager, present, { ...wanted, metadata }, { clock, consumers: own, drainTimeoutMs });
+  } catch (error) {
+    if (!(error instanceof BacklogError)) throw error;
+    throw new SetupError(
+      `stream ${name}: its partitions cannot change while events wait in ${error.message}: let the functions of the ` +
+        `present release handle them and run \`wg-keepalive setup\` again, or drop them: nats stream purge ${name}`,
+      { cause: error },
+    );
+  }
+  return { kind: 'stream', name, change: 'updated', fields: ['subject_transform'] };
 }
 
 async function setUpBucket(manager: JetStreamManager, options: SetupOptions): Promise<SetupChange> {
@@ -113,15 +149,7 @@ async function updateStream(
   { config }: StreamInfo,
   wanted: Partial<StreamConfig> & { readonly name: string },
 ): Promise<SetupChange> {
-  for (const [key, value] of Object.entries(wanted.metadata ?? {})) {
-    const present = config.metadata?.[key];
-    if (present !== undefined && present !== value) {
-      throw new SetupError(
-        `${kind} ${name}: metadata ${key} is ${present}, want ${value}: this NATS account belongs to another cluster`,
-      );
-    }
-  }
-  const merged = { ...wanted, metadata: { ...config.metadata, ...wanted.metadata } };
+  const merged = { ...wanted, metadata: mergedMetadata(`${kind} ${name}`, config, wanted) };
   const fields = differences(config, merged);
   if (fields.length === 0) return { kind, name, change: 'unchanged', fields };
   await manager.streams.update(wanted.name, merged).catch((error) => {
@@ -130,14 +158,47 @@ async function updateStream(
   return { kind, name, change: 'updated', fields };
 }
 
+/** @throws SetupError where it says something else already */
+function mergedMetadata(what: string, present: Partial<StreamConfig>, wanted: Partial<StreamConfig>) {
+  for (const [key, value] of Object.entries(wanted.metadata ?? {})) {
+    const said = present.metadata?.[key];
+    if (said !== undefined && said !== value) {
+      throw new SetupError(
+        `${what}: metadata ${key} is ${said}, want ${value}: this NATS account belongs to another cluster`,
+      );
+    }
+  }
+  return { ...present.metadata, ...wanted.metadata };
+}
+
+/** Removes consumers that a setup made, and that no function has any more: those of other people stay. */
+async function removeLeftovers(
+  manager: JetStreamManager,
+  stream: StreamName,
+  consumers: readonly ConsumerSpec[],
+): Promise<readonly SetupChange[]> {
+  const wanted = new Set(consumers.filter((spec) => spec.stream === stream).map(({ durable }) => durable));
+  const leftovers: string[] = [];
+  for await (const { name, config } of manager.consumers.list(stream)) {
+    if (!wanted.has(name) && config.metadata?.[MANAGED_METADATA] !== undefined) leftovers.push(name);
+  }
+  for (const name of leftovers) {
+    await manager.consumers.delete(stream, name).catch((error) => {
+      if (!isFault(error, CONSUMER_NOT_FOUND)) throw busErrorOf(`delete consumer ${stream}/${name}`, error);
+    });
+  }
+  return leftovers.map((name) => ({ kind: 'consumer', name: `${stream}/${name}`, change: 'removed', fields: [] }));
+}
+
 async function setUpConsumer(manager: JetStreamManager, spec: ConsumerSpec): Promise<SetupChange> {
   const name = `${spec.stream}/${spec.durable}`;
-  const wanted = consumerConfig(spec);
   const existing = await find(
     () => manager.consumers.info(spec.stream, spec.durable),
     CONSUMER_NOT_FOUND,
     `consumer ${name}`,
   );
+  const config = consumerConfig(spec);
+  const wanted = { ...config, metadata: { ...existing?.config.metadata, ...config.metadata } }; // the server adds its own
   if (!existing) {
     await manager.consumers.add(spec.stream, wanted).catch((error) => {
       throw busErrorOf(`create consumer ${name}`, error);

@@ -15,13 +15,15 @@ export const STATE_BUCKET = 'tunnel-state';
 
 export type StreamName = 'OBSERVATIONS' | 'GATEWAYS' | 'CHANGES' | 'TIMERS' | 'DECISIONS' | 'DEAD_LETTERS';
 
+/** How a published subject is stored, in the words of a NATS subject transform. */
+export type SubjectTransform = { readonly source: string; readonly destination: string };
+
 export type StreamSpec = {
   readonly name: StreamName;
   /** What is published to it. */
   readonly subjects: readonly string[];
   readonly description: string;
-  /** How a published subject is stored, in the words of a NATS subject transform. */
-  readonly transform?: { readonly source: string; readonly destination: string };
+  readonly transform?: SubjectTransform;
   readonly republish?: { readonly source: string; readonly destination: string };
   readonly maxAgeMs?: number;
   readonly maxBytes: number;
@@ -38,10 +40,7 @@ export const STREAMS: readonly StreamSpec[] = [
     name: 'OBSERVATIONS',
     subjects: ['keepalive.*.*.*'],
     description: 'What the gateways see of each tunnel, and what the functions say of its listing',
-    transform: {
-      source: 'keepalive.*.*.*',
-      destination: `observations.{{partition(${PARTITIONS},1,2)}}.{{wildcard(1)}}.{{wildcard(2)}}.{{wildcard(3)}}`,
-    },
+    transform: observationTransform(PARTITIONS),
     republish: {
       source: 'observations.*.*.*.*',
       destination: 'live.{{wildcard(2)}}.{{wildcard(3)}}.{{wildcard(4)}}',
@@ -99,6 +98,24 @@ export const STREAMS: readonly StreamSpec[] = [
   },
 ];
 
+/** The streams as a release with another number of partitions has them. */
+export function streamsWith(partitions: number): readonly StreamSpec[] {
+  const transform = observationTransform(partitions);
+  return STREAMS.map((spec) => (spec.transform === undefined ? spec : { ...spec, transform }));
+}
+
+function observationTransform(partitions: number): SubjectTransform {
+  const source = 'keepalive.*.*.*';
+  const partition = `{{partition(${partitions},1,2)}}`;
+  return { source, destination: `observations.${partition}.{{wildcard(1)}}.{{wildcard(2)}}.{{wildcard(3)}}` };
+}
+
+/** What {@link observationTransform} was told, from the destination that came of it; `undefined` for any other. */
+export function partitionsIn(destination: string): number | undefined {
+  const partitions = destination.match(/^observations\.\{\{partition\((\d+),1,2\)}}\./)?.[1];
+  return partitions === undefined ? undefined : Number(partitions);
+}
+
 /**
  * A durable pull consumer with explicit acks that all replicas of a function share.
  * `maxAckPending: 1` keeps order: nobody gets the next event before this one is settled.
@@ -107,6 +124,8 @@ export type ConsumerSpec = {
   readonly durable: string;
   readonly stream: StreamName;
   readonly filterSubjects: readonly string[];
+  /** The one that it is for, where the stream is parted. */
+  readonly partition?: number;
   readonly maxAckPending: number;
   readonly ackWaitMs: number;
   /** Deliveries of one message before it becomes a dead letter. */
@@ -120,11 +139,12 @@ const MAX_DELIVER = 20;
 const MAX_DELIVER_SHARED = 120;
 
 /** One consumer a partition of OBSERVATIONS, `<functionName>-<partition>`. */
-export function partitionConsumers(functionName: string): readonly ConsumerSpec[] {
-  return Array.from({ length: PARTITIONS }, (_, partition) => ({
+export function partitionConsumers(functionName: string, partitions = PARTITIONS): readonly ConsumerSpec[] {
+  return Array.from({ length: partitions }, (_, partition) => ({
     durable: `${functionName}-${partition}`,
     stream: 'OBSERVATIONS',
     filterSubjects: [`observations.${partition}.*.*.*`],
+    partition,
     maxAckPending: 1,
     ackWaitMs: ACK_WAIT_MS,
     maxDeliver: MAX_DELIVER,

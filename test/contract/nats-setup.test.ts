@@ -77,12 +77,12 @@ await describeReal('NATS setup', ['nats-server'], () => {
 
     test('moves a consumer between one filter and several', async () => {
       const spec = sharedConsumer('filters', 'CHANGES', ['changes.connections.*.*']);
-      await setupBus(connection, SETUP_FOR_TESTS([spec]));
+      await setupBus(connection, SETUP_FOR_TESTS([...CONSUMERS, spec]));
       const two = { ...spec, filterSubjects: ['changes.connections.*.*', 'changes.publickeies.*.*'] };
-      expect(changed(await setupBus(connection, SETUP_FOR_TESTS([two])))).toHaveLength(1);
+      expect(changed(await setupBus(connection, SETUP_FOR_TESTS([...CONSUMERS, two])))).toHaveLength(1);
       expect((await manager.consumers.info('CHANGES', 'filters')).config.filter_subjects).toEqual(two.filterSubjects);
-      expect(changed(await setupBus(connection, SETUP_FOR_TESTS([two])))).toEqual([]);
-      expect(changed(await setupBus(connection, SETUP_FOR_TESTS([spec])))).toHaveLength(1);
+      expect(changed(await setupBus(connection, SETUP_FOR_TESTS([...CONSUMERS, two])))).toEqual([]);
+      expect(changed(await setupBus(connection, SETUP_FOR_TESTS([...CONSUMERS, spec])))).toHaveLength(1);
       expect((await manager.consumers.info('CHANGES', 'filters')).config.filter_subject).toBe(
         'changes.connections.*.*',
       );

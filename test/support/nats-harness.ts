@@ -17,7 +17,7 @@ const MAX_BYTES = { OBSERVATIONS: 256 * MIB, CHANGES: 64 * MIB, DECISIONS: 64 * 
 export const SETUP_FOR_TESTS = (consumers: readonly ConsumerSpec[] = []): SetupOptions => ({
   consumers,
   maxBytes: MAX_BYTES,
-  unixMs: systemClock.unixMs(),
+  clock: systemClock,
   log: silentLogger,
 });
 

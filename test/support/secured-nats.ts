@@ -8,6 +8,7 @@ import { renderTls } from '../../infra/nats/server-accounts.ts';
 import { launchNats, type NatsServer } from '../../infra/servers/launch-nats.ts';
 import { connectionOptions, type NatsOptions } from '../../shared/adapters/nats-options.ts';
 import { setupBus } from '../../shared/adapters/nats-setup.ts';
+import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { type BusUser, busUserName, inboxPrefixOf } from '../../shared/domain/bus-user.ts';
 import { STREAMS } from '../../shared/domain/topology.ts';
 import { makeCertificate } from './certificate.ts';
@@ -76,7 +77,7 @@ export class SecuredNats implements AsyncDisposable {
     await setupBus(await this.connect({ role: 'setup' }), {
       consumers: CATALOG.flatMap(({ manifest }) => ('consumers' in manifest ? manifest.consumers : [])),
       maxBytes: Object.fromEntries(STREAMS.map(({ name }) => [name, MAX_BYTES])),
-      unixMs: Date.now(),
+      clock: systemClock,
       log: silentLogger,
     });
   }

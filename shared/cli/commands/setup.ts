@@ -49,7 +49,7 @@ async function setUpBus(link: NatsLink, clusterUid: string, options: OptionsOf<'
     ...{ consumers, log },
     replicas: options.natsReplicas,
     metadata: { [CLUSTER_METADATA]: clusterUid },
-    unixMs: systemClock.unixMs(),
+    clock: systemClock,
   });
   return changes.map(({ kind, name, change }) => ({ name: `${kind} ${name}`, change }));
 }

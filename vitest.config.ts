@@ -1,8 +1,8 @@
 import { configDefaults, defineConfig } from 'vitest/config';
 
 const SECOND_MS = 1_000;
-/** `simulation` runs hundreds of simulated worlds; `contract` and `system` start real servers, namespaces and programs. */
-const LONG = ['simulation', 'contract', 'system'];
+/** `simulation` runs hundreds of simulated worlds; the others start real servers, namespaces, programs and browsers. */
+const LONG = ['simulation', 'contract', 'system', 'browser'];
 
 type Shape = {
   readonly include: readonly string[];
@@ -16,6 +16,7 @@ function project(name: string, groupOrder: number, timeoutMs: number, shape: Sha
   return {
     test: {
       ...{ name, testTimeout: timeoutMs, hookTimeout: timeoutMs, sequence: { groupOrder } },
+      expect: { poll: { timeout: timeoutMs / 2 } },
       include: include.map((folder) => `test/${folder}/**/*.test.ts`),
       exclude: [...configDefaults.exclude, ...exclude.map((folder) => `test/${folder}/**`)],
       ...(maxWorkers !== undefined && { maxWorkers }),
@@ -31,6 +32,7 @@ export default defineConfig({
       project('simulation', 1, 180 * SECOND_MS, { include: ['simulation'] }),
       project('contract', 2, 60 * SECOND_MS, { include: ['contract'], maxWorkers: 1 }),
       project('system', 3, 180 * SECOND_MS, { include: ['system'], maxWorkers: 1 }),
+      project('browser', 4, 120 * SECOND_MS, { include: ['browser'], maxWorkers: 1 }),
     ],
   },
 });

@@ -53,7 +53,7 @@ export class Lab {
       delay: this.#tool(`Delay ${DELAY_MS} ms`, interfaceId, {
         delay: { tunnels: [interfaceId], by: `${DELAY_MS}ms` },
       }),
-      heal: this.#tool('Heal', interfaceId, { heal: [interfaceId] }),
+      heal: this.#tool('Heal', interfaceId, { restore: [interfaceId] }),
     };
     tools.append(...Object.values(buttons));
     tools.dataset.interface = interfaceId;

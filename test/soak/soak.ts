@@ -36,8 +36,8 @@ try {
 async function main(): Promise<number> {
   const { values } = parsed();
   if (values.list) {
-    for (const { name, title, durationMs } of LONG_CASES)
-      process.stdout.write(`${name}  ${formatDuration(durationMs)}  ${title}\n`);
+    const lines = LONG_CASES.map(({ name, title, durationMs }) => `${name}  ${formatDuration(durationMs)}  ${title}\n`);
+    process.stdout.write(lines.join(''));
     return 0;
   }
   const durationMs = values.duration === undefined ? undefined : duration(values.duration);

@@ -28,7 +28,7 @@ const UPDATE_INTERVAL_MS = 10_000;
 const API_WRITERS = 16;
 const WRITE_MS = 2_000;
 const WALL = { connections: 250, tunnels: 4, perSecond: 1_000 } as const;
-const FLAP_EVERY = 50;
+const FLAP_EVERY = 200;
 const WRITTEN_BEFORE = '2026-01-01T00:00:00Z';
 
 /**

@@ -29,7 +29,7 @@ export function engineThread(entry: URL): StartEngine {
 }
 
 /** The engine's garbage is small and dies young: a large nursery would only cost memory. */
-const LIMITS = { maxYoungGenerationSizeMb: 4 } as const;
+const LIMITS = { maxYoungGenerationSizeMb: 12 } as const;
 
 class EngineThread implements PingEngine {
   readonly failed: Promise<never>;

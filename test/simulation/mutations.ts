@@ -1,9 +1,8 @@
 import type { CloudEvent } from '../../shared/domain/cloud-event.ts';
 import type { TunnelEvent } from '../../shared/domain/observation.ts';
-import type { ConnectionStore } from '../../shared/ports/connection-store.ts';
-import type { EventBus } from '../../shared/ports/event-bus.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import type { EventContext, FunctionDefinition } from '../../shared/runtime/define-function.ts';
+import { passingBus, passingStore } from '../support/passing.ts';
 import { type Faults, NO_FAULTS } from './faults.ts';
 import { REF, type World } from './world.ts';
 
@@ -70,7 +69,7 @@ export const MUTATIONS: readonly Mutation[] = [
     faults: CRASHES,
     ports: ({ bus }) => ({
       bus: {
-        ...passing(bus),
+        ...passingBus(bus),
         consume: (consumer, handle, signal) =>
           bus.consume(
             consumer,
@@ -159,7 +158,7 @@ export const MUTATIONS: readonly Mutation[] = [
     faults: { ...NO_FAULTS, malformed: 0.1 },
     ports: ({ bus }) => ({
       bus: {
-        ...passing(bus),
+        ...passingBus(bus),
         publish: async (message, options) =>
           message.subject.startsWith('dead.')
             ? { stream: 'DEAD_LETTERS', sequence: 1, duplicate: false }
@@ -191,26 +190,4 @@ function onContext(change: (context: EventContext) => EventContext): NonNullable
       return { ...instance, handle: (event, context) => instance.handle(event, change(context)) };
     },
   });
-}
-
-function passing(bus: EventBus): EventBus {
-  return {
-    publish: (...call) => bus.publish(...call),
-    schedule: (...call) => bus.schedule(...call),
-    lastMessages: (...call) => bus.lastMessages(...call),
-    consume: (...call) => bus.consume(...call),
-    health: () => bus.health(),
-    onHealthChange: (listener) => bus.onHealthChange(listener),
-    close: () => bus.close(),
-  };
-}
-
-function passingStore(store: ConnectionStore): ConnectionStore {
-  return {
-    get: (...call) => store.get(...call),
-    ensure: (...call) => store.ensure(...call),
-    applyTunnel: (...call) => store.applyTunnel(...call),
-    removeTunnel: (...call) => store.removeTunnel(...call),
-    applyAggregate: (...call) => store.applyAggregate(...call),
-  };
 }

@@ -13,6 +13,7 @@ import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gate
 import { OBSERVATION_TYPE, type Observation } from '../../shared/domain/observation.ts';
 import { gatewaySubject, observationSubject } from '../../shared/domain/subjects.ts';
 import type { ConnectionStore } from '../../shared/ports/connection-store.ts';
+import type { EventBus } from '../../shared/ports/event-bus.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import type { Logger, Meter } from '../../shared/ports/telemetry.ts';
 import { runReplica } from '../../shared/runtime/run-replica.ts';
@@ -25,7 +26,8 @@ export const SETTINGS: FunctionSettings = { updateStatusIntervalMs: 10_000, gate
 export class FunctionWorld {
   readonly clock = new VirtualClock();
   readonly broker = new EmbeddedBroker({ clock: this.clock });
-  readonly state = new EmbeddedStateStore();
+  /** A test may put an empty one in its place: replicas that start later get that. */
+  state = new EmbeddedStateStore();
   readonly kubernetes: EmbeddedKubernetes;
   readonly counts = new Map<string, number>();
   readonly decisions: Decision[] = [];
@@ -49,6 +51,7 @@ export class FunctionWorld {
     options: {
       readonly settings?: FunctionSettings;
       readonly connections?: (store: ConnectionStore) => ConnectionStore;
+      readonly bus?: (bus: EventBus) => EventBus;
     } = {},
   ): { stop(): Promise<void>; crash(): Promise<void> } {
     const definition = CATALOG.find(({ manifest }) => manifest.name === name);
@@ -56,7 +59,7 @@ export class FunctionWorld {
     const bus = new EmbeddedBus(this.broker, this.clock);
     const store = new EmbeddedConnectionStore(this.kubernetes);
     const ports: FunctionPorts = {
-      bus,
+      bus: options.bus?.(bus) ?? bus,
       state: this.state,
       connections: options.connections?.(store) ?? store,
       feed: new EmbeddedChangeFeed(this.kubernetes),

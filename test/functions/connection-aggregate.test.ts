@@ -1,0 +1,200 @@
+import { describe, expect, it } from 'vitest';
+import { EmbeddedConnectionStore } from '../../shared/adapters/embedded-connection-store.ts';
+import type { AggregateStatus, ConnectionRef } from '../../shared/domain/connection.ts';
+import { desiredConnection } from '../../shared/domain/tunnel-listing.ts';
+import { initialEntry } from '../../shared/domain/tunnel-status.ts';
+import { type ConnectionStore, StoreError } from '../../shared/ports/connection-store.ts';
+import { FunctionWorld, REF } from '../support/function-world.ts';
+import { passingStore } from '../support/passing.ts';
+
+const OTHER: ConnectionRef = { namespace: 'liqo-tenant-milan', name: 'gw-milan' };
+const T0 = '2026-01-01T00:00:00Z';
+
+/** A Connection that nobody but the test and connection-aggregate writes to. */
+class Bench {
+  readonly world = new FunctionWorld();
+  readonly store = new EmbeddedConnectionStore(this.world.kubernetes);
+
+  async create(ref = REF, interfaces: readonly string[] = ['liqo-tunnel', 'liqo-tunnel1']): Promise<void> {
+    const gateway = { gatewayName: 'x', mode: 'server', remoteClusterId: 'y', interfaces, announcedAt: T0 } as const;
+    await this.store.ensure(desiredConnection({ ...gateway, namespace: ref.namespace, connection: ref.name }));
+    for (const id of interfaces) await this.store.applyTunnel(ref, initialEntry(id, T0));
+  }
+
+  async connect(id: string, ms: number, ref = REF): Promise<void> {
+    const latency = { value: `${ms}ms`, timestamp: this.world.now() };
+    await this.store.applyTunnel(ref, { interfaceID: id, value: 'Connected', latency, lastTransitionTime: T0 });
+  }
+
+  status(ref = REF) {
+    return this.world.kubernetes.get(ref)?.status;
+  }
+
+  versionOf(ref = REF): string | undefined {
+    return this.world.kubernetes.get(ref)?.metadata.resourceVersion;
+  }
+}
+
+/** Counts the aggregate's writes, and lets `before` delay or refuse them. */
+function counted(before: (ref: ConnectionRef, status: AggregateStatus) => Promise<void> = async () => {}) {
+  const writes: AggregateStatus[] = [];
+  const connections = (store: ConnectionStore): ConnectionStore => ({
+    ...passingStore(store),
+    async applyAggregate(ref, status, options) {
+      await before(ref, status);
+      const written = await store.applyAggregate(ref, status, options);
+      writes.push(status);
+      return written;
+    },
+  });
+  return { writes, connections };
+}
+
+describe('connection-aggregate', () => {
+  it('follows every change of the tunnels, by whomever, and of its own fields', async () => {
+    const bench = new Bench();
+    bench.world.start('connection-watch');
+    bench.world.start('connection-aggregate');
+    await bench.create();
+    await bench.world.clock.advance(10);
+    expect(bench.status()).toMatchObject({ value: 'Connecting', conditions: [{ reason: 'TunnelsConnecting' }] });
+
+    await bench.connect('liqo-tunnel', 1);
+    await bench.connect('liqo-tunnel1', 3);
+    await bench.world.clock.advance(10);
+    expect(bench.status()).toMatchObject({ value: 'Connected', latency: { value: '2ms' } });
+
+    bench.world.kubernetes.foreignPut(REF, 'kubectl-edit', (status) => ({
+      ...status,
+      tunnels: (status.tunnels ?? []).slice(0, 1),
+    }));
+    await bench.world.clock.advance(10);
+    expect(bench.status()?.latency?.value).toBe('1ms');
+
+    bench.world.kubernetes.foreignPut(REF, 'kubectl-edit', (status) => ({ ...status, value: 'Error' }));
+    await bench.world.clock.advance(10);
+    expect(bench.status()?.value).toBe('Connected');
+
+    bench.world.kubernetes.foreignPut(REF, 'kubectl-edit', (status) => ({ ...status, tunnels: [] }));
+    await bench.world.clock.advance(10);
+    expect(bench.status()).toMatchObject({ value: 'Connecting', conditions: [{ reason: 'NoTunnels' }] });
+    expect(bench.status()?.latency).toBeUndefined();
+  });
+
+  it('writes nothing where nothing changed: not for its own write, nor after a restart', async () => {
+    const bench = new Bench();
+    bench.world.start('connection-watch');
+    const first = bench.world.start('connection-aggregate');
+    await bench.create();
+    await bench.connect('liqo-tunnel', 1);
+    await bench.world.clock.advance(1_000);
+    const before = bench.versionOf();
+    await first.stop();
+    bench.world.start('connection-aggregate');
+    bench.world.start('connection-aggregate');
+    await bench.world.clock.advance(60_000);
+    expect(bench.versionOf()).toBe(before);
+  });
+
+  it('takes the transition time from the tunnels, so that a replay says the same', async () => {
+    const bench = new Bench();
+    bench.world.start('connection-watch');
+    bench.world.start('connection-aggregate');
+    await bench.create(REF, ['liqo-tunnel']);
+    await bench.world.clock.advance(5_000);
+    await bench.connect('liqo-tunnel', 1);
+    await bench.world.clock.advance(5_000);
+    expect(bench.status()?.conditions).toMatchObject([{ status: 'True', lastTransitionTime: T0 }]);
+  });
+
+  it('judges again what has changed since the change was told', async () => {
+    const bench = new Bench();
+    let conflicts = 2;
+    const { writes, connections } = counted(async (ref) => {
+      if (conflicts-- <= 0) return;
+      bench.world.kubernetes.foreignPut(ref, 'kubectl-edit', (status) => ({
+        ...status,
+        tunnels: (status.tunnels ?? []).map((entry) => ({ ...entry, value: 'Error' as const })),
+      }));
+    });
+    await bench.create();
+    bench.world.start('connection-aggregate', { connections });
+    bench.world.start('connection-watch');
+    await bench.world.clock.advance(1_000);
+    expect(bench.status()?.value).toBe('Error');
+    expect(writes.map(({ value }) => value)).toEqual(['Error']);
+  });
+
+  it('costs a burst of changes a few writes, and ends exact', async () => {
+    const bench = new Bench();
+    const { writes, connections } = counted(() => bench.world.clock.sleep(100));
+    bench.world.start('connection-watch');
+    bench.world.start('connection-aggregate', { connections });
+    await bench.create(REF, ['liqo-tunnel']);
+    await bench.world.clock.advance(1_000);
+    writes.length = 0;
+    for (let ms = 1; ms <= 200; ms++) {
+      await bench.connect('liqo-tunnel', ms);
+      await bench.world.clock.advance(1);
+    }
+    await bench.world.clock.advance(1_000);
+    expect(bench.status()?.latency?.value).toBe('200ms');
+    expect(writes.length).toBeLessThanOrEqual(6);
+    expect(bench.world.count('connection-aggregate', 'throttled')).toBeGreaterThan(190);
+  });
+
+  it('lets no Connection that is refused stand in the way of others, and writes it once it may', async () => {
+    const bench = new Bench();
+    let refusing = true;
+    const { writes, connections } = counted(async ({ name }) => {
+      if (refusing && name === REF.name) throw new StoreError('unavailable', 'no answer', { status: 500 });
+    });
+    bench.world.start('connection-watch');
+    bench.world.start('connection-aggregate', { connections });
+    await bench.create(REF, ['liqo-tunnel']);
+    await bench.create(OTHER, ['liqo-tunnel']);
+    for (let ms = 1; ms <= 300; ms++) {
+      await bench.connect('liqo-tunnel', ms);
+      await bench.world.clock.advance(1_000);
+    }
+    await bench.connect('liqo-tunnel', 7, OTHER);
+    await bench.world.clock.advance(100);
+    expect(bench.status(OTHER)).toMatchObject({ value: 'Connected', latency: { value: '7ms' } });
+    expect(bench.status()?.value).toBeUndefined();
+    refusing = false;
+    await bench.world.clock.advance(31_000);
+    expect(bench.status()).toMatchObject({ value: 'Connected', latency: { value: '300ms' } });
+    expect(writes.filter(({ latency }) => latency?.value === '300ms')).toHaveLength(1);
+  });
+
+  it('comes again where the API says later, not before', async () => {
+    const bench = new Bench();
+    const attemptsAt: number[] = [];
+    const { connections } = counted(async () => {
+      attemptsAt.push(bench.world.clock.monotonicMs());
+      if (attemptsAt.length === 1) throw new StoreError('busy', 'later', { status: 429, retryAfterMs: 7_000 });
+    });
+    await bench.create(REF, ['liqo-tunnel']);
+    bench.world.start('connection-aggregate', { connections });
+    bench.world.start('connection-watch');
+    await bench.world.clock.advance(20_000);
+    expect(attemptsAt).toEqual([0, 7_000]);
+    const told = bench.world.decisions.filter((decision) => decision.function === 'connection-aggregate');
+    expect(told.map(({ outcome, reason }) => [outcome, reason])).toEqual([
+      ['failed', 'busy'],
+      ['written', 'Transition'],
+    ]);
+  });
+
+  it('has nothing to do with a Connection that is gone', async () => {
+    const bench = new Bench();
+    bench.world.start('connection-watch');
+    await bench.create();
+    bench.world.kubernetes.deleteConnection(REF);
+    await bench.world.clock.advance(10);
+    bench.world.start('connection-aggregate');
+    await bench.world.clock.advance(60_000);
+    expect(bench.world.kubernetes.get(REF)).toBeUndefined();
+    expect(bench.world.count('connection-aggregate', 'failed')).toBe(0);
+  });
+});

@@ -1,0 +1,182 @@
+import { describe, expect, it } from 'vitest';
+import { StoreError } from '../../shared/ports/connection-store.ts';
+import type { BusHealth, EventBus } from '../../shared/ports/event-bus.ts';
+import { FunctionWorld, REF, SETTINGS } from '../support/function-world.ts';
+import { passingBus, passingStore } from '../support/passing.ts';
+
+const { gatewaySilentAfterMs } = SETTINGS;
+const INTERVAL_MS = 2_000;
+
+/** A gateway that pings its one tunnel, until it is told not to. */
+async function speak(world: FunctionWorld, epoch: number, forMs: number, from = 1): Promise<number> {
+  let sequence = from;
+  for (let elapsedMs = 0; elapsedMs < forMs; elapsedMs += INTERVAL_MS) {
+    await world.observe({ gatewayEpoch: epoch, sequence: sequence++, kind: 'pong' });
+    await world.clock.advance(INTERVAL_MS);
+  }
+  return sequence;
+}
+
+async function speakingWorld(replicas = 1): Promise<{ world: FunctionWorld; epoch: number; sequence: number }> {
+  const world = new FunctionWorld();
+  world.startAll(replicas);
+  const epoch = await world.announce(['liqo-tunnel', 'liqo-tunnel1']);
+  await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong', interfaceId: 'liqo-tunnel1' });
+  const sequence = await speak(world, epoch, 40_000);
+  return { world, epoch, sequence };
+}
+
+const silences = (world: FunctionWorld) =>
+  world.decisions.filter((decision) => decision.function === 'gateway-silence' && decision.reason === 'Silent');
+
+describe('gateway-silence', () => {
+  it('leaves a Connection alone whose gateway speaks, if only of one tunnel', async () => {
+    const { world } = await speakingWorld();
+    expect(silences(world)).toEqual([]);
+    expect(world.connection()?.status?.value).toBe('Connected');
+  });
+
+  it.each([1, 2])('turns the tunnels of a gateway that is gone to Error, once, with %i replicas', async (replicas) => {
+    const { world } = await speakingWorld(replicas);
+    const lastWordMs = world.clock.monotonicMs() - INTERVAL_MS;
+    await world.clock.advanceUntil(() => world.connection()?.status?.value === 'Error', 60_000);
+    const tookMs = world.clock.monotonicMs() - lastWordMs;
+    expect(tookMs).toBeGreaterThanOrEqual(gatewaySilentAfterMs);
+    expect(tookMs).toBeLessThanOrEqual(gatewaySilentAfterMs + 100);
+    for (const id of ['liqo-tunnel', 'liqo-tunnel1']) {
+      expect(world.tunnel(id)).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+      expect(world.tunnel(id)).not.toHaveProperty('latency');
+    }
+    expect(world.tunnel()?.message).toMatch(/has said nothing since 2026-01-01T00:00:\d\d/);
+    const written = world.count('tunnel-status', 'written');
+    await world.clock.advance(300_000);
+    expect(world.count('tunnel-status', 'written')).toBe(written);
+  });
+
+  it('gives way to the first word of the gateway, and watches on', async () => {
+    const { world, epoch, sequence } = await speakingWorld();
+    await world.clock.advance(60_000);
+    expect(world.tunnel()?.value).toBe('Error');
+    const next = await speak(world, epoch, 2_000, sequence);
+    expect(world.tunnel()).toMatchObject({ value: 'Connected' });
+    expect(world.tunnel()).not.toHaveProperty('reason');
+    await speak(world, epoch, 40_000, next);
+    expect(world.tunnel()?.value).toBe('Connected');
+    await world.clock.advance(60_000);
+    expect(world.tunnel()?.value).toBe('Error');
+  });
+
+  it('gives a gateway that was listed and never spoke one delay', async () => {
+    const world = new FunctionWorld();
+    world.startAll();
+    await world.announce(['liqo-tunnel']);
+    await world.clock.advance(gatewaySilentAfterMs - 1_000);
+    expect(world.tunnel()?.value).toBe('Connecting');
+    await world.clock.advance(2_000);
+    expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+  });
+
+  it('proves nothing by a timer that comes late: it only arms the next', async () => {
+    const world = new FunctionWorld();
+    let lateMs = 0;
+    for (const name of ['connection-watch', 'connection-ensure', 'tunnel-status']) world.start(name);
+    world.start('gateway-silence', {
+      bus: (bus) => ({
+        ...passingBus(bus),
+        schedule: (message, { dueAtUnixMs, ...rest }) =>
+          bus.schedule(message, { ...rest, dueAtUnixMs: dueAtUnixMs + lateMs }),
+      }),
+    });
+    const epoch = await world.announce(['liqo-tunnel']);
+    lateMs = 10_000;
+    await speak(world, epoch, 40_000);
+    await world.clock.advance(200_000);
+    expect(world.tunnel()?.value).toBe('Connected');
+    lateMs = 0;
+    await world.clock.advance(2 * (gatewaySilentAfterMs + 10_000));
+    expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+  });
+
+  it('turns nothing to Error for an outage of the bus alone', async () => {
+    const world = new FunctionWorld();
+    const outage = new Outage();
+    for (const name of ['connection-watch', 'connection-ensure', 'tunnel-status', 'connection-aggregate']) {
+      world.start(name);
+    }
+    world.start('gateway-silence', { bus: (bus) => outage.of(bus) });
+    const epoch = await world.announce(['liqo-tunnel']);
+    const sequence = await speak(world, epoch, 40_000);
+    outage.begin();
+    await world.clock.advance(100_000); // gateways keep what they see until the bus is back
+    outage.end();
+    await world.clock.advance(gatewaySilentAfterMs - 1_000);
+    expect(world.tunnel()?.value).toBe('Connected');
+    await speak(world, epoch, 60_000, sequence);
+    expect(silences(world)).toEqual([]);
+    await world.clock.advance(60_000);
+    expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+  });
+
+  it('lets its timer lapse with the Connection; a new one has a new timer', async () => {
+    const { world, epoch, sequence } = await speakingWorld();
+    world.kubernetes.deleteConnection(REF);
+    await world.clock.advance(10);
+    expect(world.connection()).toBeDefined(); // its gateway speaks, so connection-ensure made it again
+    const next = await speak(world, epoch, 40_000, sequence);
+    expect(world.connection()?.status?.value).toBe('Connecting'); // liqo-tunnel1 said nothing since
+    expect(next).toBeGreaterThan(sequence);
+    await world.clock.advance(60_000);
+    expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+  });
+
+  it('comes again where the API does not answer', async () => {
+    const world = new FunctionWorld();
+    for (const name of ['connection-watch', 'connection-ensure', 'tunnel-status']) world.start(name);
+    let refusing = true;
+    world.start('gateway-silence', {
+      connections: (store) => ({
+        ...passingStore(store),
+        async get(...call) {
+          if (refusing) throw new StoreError('unavailable', 'no answer', { status: 500 });
+          return store.get(...call);
+        },
+      }),
+    });
+    await world.announce(['liqo-tunnel']);
+    await world.clock.advance(gatewaySilentAfterMs + 5_000);
+    expect(world.tunnel()?.value).toBe('Connecting');
+    refusing = false;
+    await world.clock.advance(30_000);
+    expect(world.tunnel()?.value).toBe('Error');
+  });
+});
+
+/** The bus as one process sees it that loses its connection. */
+class Outage {
+  #listeners: ((health: BusHealth) => void)[] = [];
+  #health: BusHealth = { connected: true };
+
+  of(bus: EventBus): EventBus {
+    return {
+      ...passingBus(bus),
+      health: () => this.#health,
+      onHealthChange: (listener) => {
+        this.#listeners.push(listener);
+        return () => {};
+      },
+    };
+  }
+
+  begin(): void {
+    this.#set({ connected: false, reason: 'by the test' });
+  }
+
+  end(): void {
+    this.#set({ connected: true });
+  }
+
+  #set(health: BusHealth): void {
+    this.#health = health;
+    for (const listener of this.#listeners) listener(health);
+  }
+}

@@ -6,6 +6,7 @@ import { delimiter, dirname, join, resolve } from 'node:path';
 import { KubeConfig } from '@kubernetes/client-node';
 import { parse } from 'yaml';
 import type { Clock } from '../ports/clock.ts';
+import { proxyFromEnvironment } from './proxy-from-environment.ts';
 
 const SERVICE_ACCOUNT_TOKEN = '/var/run/secrets/kubernetes.io/serviceaccount/token';
 /** A rotated token is used this much later at most; a refused one at once. */
@@ -19,7 +20,8 @@ export type Credentials = Omit<RequestOptions, 'agent' | 'headers'> & {
 
 /**
  * Where the API server is and how to be let in: the pod's ServiceAccount, else a kubeconfig with certificates, tokens,
- * token files, exec plugins, OIDC or a proxy. Files are read anew, so rotated certificates and tokens come into use.
+ * token files, exec plugins, OIDC or a proxy, which may be named by the environment too. Files are read anew, so rotated
+ * certificates and tokens come into use.
  */
 export class KubernetesAccess {
   readonly server: string;
@@ -57,6 +59,8 @@ export class KubernetesAccess {
   static #of(config: KubeConfig, source: string, token: TokenFile | undefined): KubernetesAccess {
     const cluster = config.getCurrentCluster();
     if (!cluster) throw new Error(`${source} has no cluster for its current context "${config.currentContext}"`);
+    const proxyUrl = cluster.proxyUrl ?? proxyFromEnvironment(cluster.server, process.env);
+    if (proxyUrl !== undefined) Object.assign(cluster, { proxyUrl });
     return new KubernetesAccess(config, cluster.server, token);
   }
 

@@ -180,7 +180,9 @@ export class KubernetesClient {
 
   /** After a time-out kept sockets are likely to be half-open: each would cost a time-out of its own. */
   #dropIdleSockets(): void {
-    for (const socket of Object.values(this.#pool.freeSockets).flat()) socket?.destroy();
+    for (const { freeSockets } of [this.#pool, this.#proxy ?? this.#pool]) {
+      for (const socket of Object.values(freeSockets).flat()) socket?.destroy();
+    }
   }
 }
 

@@ -1,9 +1,13 @@
 import { CONNECTION_API_VERSION } from '../domain/connection.ts';
 import type { Clock } from '../ports/clock.ts';
+import { StoreError } from '../ports/connection-store.ts';
 import type { KubernetesClient } from './kubernetes-client.ts';
 
 /** What stands between the functions and the status of Connections. */
 export type SchemaHealth = { readonly ok: true } | { readonly ok: false; readonly reason: string };
+
+/** How it is, and how long the API server wants to be left alone. */
+type Answer = { readonly health: SchemaHealth; readonly retryAfterMs: number };
 
 type SchemaWatchOptions = {
   readonly clock: Clock;
@@ -47,21 +51,24 @@ export class KubernetesSchemaWatch {
   /** Asks until `signal` aborts: every 10 s while all is well, every second while it is not. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      const next = await this.#ask(signal);
+      const { health: next, retryAfterMs } = await this.#ask(signal);
       if (signal.aborted) return;
       const isNews = JSON.stringify(next) !== JSON.stringify(this.#health);
       this.#health = next;
       if (isNews) this.#options.onChange(next);
-      await this.#options.clock.sleep(next.ok ? CHECK_EVERY_MS : RETRY_MS, signal).catch(() => {});
+      await this.#options.clock
+        .sleep(next.ok ? CHECK_EVERY_MS : Math.max(RETRY_MS, retryAfterMs), signal)
+        .catch(() => {});
     }
   }
 
-  async #ask(signal: AbortSignal): Promise<SchemaHealth> {
+  async #ask(signal: AbortSignal): Promise<Answer> {
     try {
       const { body } = await this.#client.call<OpenApi>({ method: 'GET', path: SCHEMA_PATH, signal });
-      return healthOf(body);
+      return { health: healthOf(body), retryAfterMs: 0 };
     } catch (error) {
-      return { ok: false, reason: `${this.#client.server}: ${(error as Error).message}` };
+      const retryAfterMs = (error instanceof StoreError && error.retryAfterMs) || 0;
+      return { health: { ok: false, reason: `${this.#client.server}: ${(error as Error).message}` }, retryAfterMs };
     }
   }
 }

@@ -137,7 +137,3 @@ function patternOf(names: Iterable<string>): RegExp {
     .map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
   return sorted.length === 0 ? /(?!)/g : new RegExp(`(?<![A-Za-z0-9])(?:${sorted.join('|')})(?![A-Za-z0-9])`, 'g');
 }
-
-function escaped(name: string): string {
-  return name.replace(/[^A-Za-z0-9]/g, '\\$&');
-}

@@ -31,22 +31,22 @@ const WALL = { connections: 250, tunnels: 4, perSecond: 1_000 } as const;
 const FLAP_EVERY = 200;
 const WRITTEN_BEFORE = '2026-01-01T00:00:00Z';
 
-/**
- * How fast a backlog goes: listings and first writes are settled before, then `events` observations wait for the handlers.
- *
- * @returns events a second, from when the handlers may begin until the last event is settled
- */
-export async function drainRate({
-  fleet,
-  events,
-  replicas,
-  work,
-}: {
+export type DrainOptions = {
   readonly fleet: Fleet;
   readonly events: number;
   readonly replicas: number;
   readonly work: HandlerConfig['work'];
-}): Promise<number> {
+};
+
+export type Drain = {
+  /** From when the handlers may begin until the last event is settled. */
+  readonly eventsPerSecond: number;
+  /** CPU of the handlers, whatever else the machine was busy with. */
+  readonly eventsPerCpuSecond: number;
+};
+
+/** How fast a backlog goes: listings and first writes are settled before, then `events` observations wait for the handlers. */
+export async function drain({ fleet, events, replicas, work }: DrainOptions): Promise<Drain> {
   await using observations = await Observations.open();
   const config = { natsUrl: observations.server.url, fleet, updateStatusIntervalMs: UPDATE_INTERVAL_MS };
   {
@@ -60,13 +60,24 @@ export async function drainRate({
   await using cleanUp = new AsyncDisposableStack();
   const starting = Array.from({ length: replicas }, async () => cleanUp.use(await Handler.start({ ...config, work })));
   const handlers = await Promise.all(starting);
+  const cpuMs = async () => {
+    const samples = await Promise.all(handlers.map((handler) => handler.sample()));
+    return samples.reduce((sum, sample) => sum + sample.cpuMs, 0);
+  };
   const startMs = performance.now();
   for (const handler of handlers) handler.begin();
+  const startCpuMs = await cpuMs();
   await observations.untilSettled(SETTLE_LIMIT_MS);
-  return (backlog / (performance.now() - startMs)) * 1_000;
+  const tookMs = performance.now() - startMs;
+  return {
+    eventsPerSecond: (backlog / tookMs) * 1_000,
+    eventsPerCpuSecond: (backlog / ((await cpuMs()) - startCpuMs)) * 1_000,
+  };
 }
 
 export type SteadyLoad = {
+  /** As the stream counts it, headers and subject included. */
+  readonly storedBytesPerEvent: number;
   readonly lagP50Ms: number;
   readonly lagP99Ms: number;
   readonly lagGrowthMsPerMinute: number;
@@ -102,6 +113,7 @@ export async function steadyLoad(fleet: Fleet, perSecond: number, durationMs: nu
   const growth = (value: (sample: HandlerSample) => number) =>
     fitLine(atMinutes.map(({ atMs, sample }) => ({ x: atMs / 60_000, y: value(sample) })))?.slope ?? 0;
   return {
+    storedBytesPerEvent: await observations.bytesPerMessage(),
     ...{ lagP50Ms: quantile(ages, 0.5), lagP99Ms: quantile(ages, 0.99), publisherBehindMs: result },
     lagGrowthMsPerMinute: growth(({ agesMs }) => quantile(agesMs, 0.5)),
     residentMib: after.residentBytes / MIB,

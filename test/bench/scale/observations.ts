@@ -86,6 +86,13 @@ export class Observations implements AsyncDisposable {
     return sum;
   }
 
+  /** What the stream counts for a message, headers and subject included, before it is compressed. */
+  async bytesPerMessage(): Promise<number> {
+    const manager = await jetstreamManager(this.#bus.link.connection, { checkAPI: false });
+    const { state } = await manager.streams.info('OBSERVATIONS');
+    return state.bytes / state.messages;
+  }
+
   /** @throws Error if handlers have not settled everything in time */
   async untilSettled(limitMs: number): Promise<void> {
     const endMs = performance.now() + limitMs;

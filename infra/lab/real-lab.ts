@@ -4,11 +4,7 @@
  *
  * Exports {@link startRealLab}, {@link RealLab} (a `Lab` with `network`, `nats`, `api`, `gatewayMetrics`), {@link RealLabOptions}.
  */
-import { randomUUID } from 'node:crypto';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { CATALOG } from '../../functions/catalog.ts';
+import { readFile, writeFile } from 'node:fs/promises';
 import { KubernetesChangeFeed } from '../../shared/adapters/kubernetes-change-feed.ts';
 import { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
 import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-connection-store.ts';
@@ -19,25 +15,22 @@ import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { StartError } from '../../shared/cli/errors.ts';
 import { type Connection, connectionNameOf } from '../../shared/domain/connection.ts';
 import type { PageLab } from '../../shared/domain/page-patch.ts';
-import { onFreePorts } from '../servers/free-port.ts';
 import { type KubeApiserver, launchKubeApiserver } from '../servers/launch-kube-apiserver.ts';
 import { launchNats, type NatsServer } from '../servers/launch-nats.ts';
-import { RunningServer, type ServerSpec } from '../servers/running-server.ts';
-import { removeAbandonedFolders } from '../servers/temporary-folder.ts';
+import type { RunningServer } from '../servers/running-server.ts';
+import {
+  keepTemporaryFolder,
+  makeTemporaryFolder,
+  removeAbandonedFolders,
+  removeTemporaryFolder,
+} from '../servers/temporary-folder.ts';
 import { Impairments } from './impairments.ts';
 import { LAB_GATEWAYS, type Lab, type LabImpairment, type LabOptions, type LabSide, type LabSources } from './lab.ts';
 import { createTenant } from './lab-tenant.ts';
+import { RealLabProcesses } from './real-lab-processes.ts';
 import { SlowLink } from './slow-link.ts';
 import { SteppableClock } from './steppable-clock.ts';
-import {
-  environmentFor,
-  functionFlags,
-  gatewayFlags,
-  processFlags,
-  type RealGateway,
-  runToEnd,
-  wgKeepalive,
-} from './wg-keepalive-process.ts';
+import { environmentFor, runToEnd, wgKeepalive } from './wg-keepalive-process.ts';
 import { type NetworkSide, startWireguardNetwork, type WireguardNetwork } from './wireguard-network.ts';
 
 export type RealLabOptions = LabOptions & {
@@ -57,20 +50,14 @@ type Parts = {
   readonly clock: SteppableClock | undefined;
 };
 
-const METRICS_PORT = 8_089;
-const LOOPBACK = '127.0.0.1';
-const READY_TIMEOUT_MS = 60_000;
-/** What a RunningServer removes in the end: these have no data, and their logs are the lab's. */
-const NO_FOLDER = '/nonexistent';
-
 /** @throws StartError that names what the machine lacks; Error with the end of the log of what did not start */
 export async function startRealLab(options: RealLabOptions): Promise<RealLab> {
   await using cleanUp = new AsyncDisposableStack();
   await removeAbandonedFolders();
-  const folder = await mkdtemp(join(tmpdir(), 'wg-keepalive-lab-'));
+  const folder = await makeTemporaryFolder('lab');
   let lab: RealLab | undefined;
   cleanUp.defer(async () => {
-    if (lab === undefined) await rm(folder, { recursive: true, force: true }); // else it is the lab's to keep or remove
+    if (lab === undefined) await removeTemporaryFolder(folder); // else it is the lab's to keep or remove
   });
   const network = cleanUp.use(await startWireguardNetwork({ tunnels: options.tunnels, logFolder: folder }));
   const { host } = network;
@@ -89,8 +76,8 @@ export async function startRealLab(options: RealLabOptions): Promise<RealLab> {
   try {
     await lab.start();
   } catch (error) {
-    options.log.error({ folder }, 'the lab does not start; its logs are kept');
     await lab.stop({ keepLogs: true });
+    options.log.error({ folder: lab.folder }, 'the lab does not start; its logs are kept');
     throw error;
   }
   return lab;
@@ -101,17 +88,14 @@ export class RealLab implements Lab {
   readonly network: WireguardNetwork;
   readonly nats: NatsServer;
   readonly api: KubeApiserver;
-  /** Every process's log, a file each. */
-  readonly folder: string;
   readonly #options: RealLabOptions;
   readonly #client: KubernetesClient;
   readonly #link: SlowLink;
   readonly #clock: SteppableClock | undefined;
   readonly #impairments = new Impairments();
   readonly #cleanUp: AsyncDisposableStack;
-  readonly #gateways = LAB_GATEWAYS.map((gateway) => ({ ...gateway, uid: randomUUID() }));
-  readonly #running = new Map<NetworkSide, RunningServer>();
-  readonly #replicas = new Map<string, RunningServer[]>();
+  readonly #processes: RealLabProcesses;
+  #folder: string;
   #tunnels: number;
   #stopped: Promise<{ readonly unsent: number }> | undefined;
 
@@ -120,25 +104,34 @@ export class RealLab implements Lab {
     this.network = parts.network;
     this.nats = parts.nats;
     this.api = parts.api;
-    this.folder = parts.folder;
+    this.#folder = parts.folder;
     this.#options = options;
     this.#client = parts.client;
     this.#link = parts.link;
     this.#clock = parts.clock;
     this.#cleanUp = cleanUp;
     this.#tunnels = options.tunnels;
+    this.#processes = new RealLabProcesses(options, {
+      ...{ folder: parts.folder, network: parts.network, natsUrl: parts.nats.url, environment: this.#environment() },
+      gatewayEnvironment: parts.clock?.environment ?? {},
+    });
+  }
+
+  /** Every process's log, a file each; another folder once the lab has stopped and kept them. */
+  get folder(): string {
+    return this.#folder;
   }
 
   /** @internal */
   async start(): Promise<void> {
     await this.#writeKubeconfig();
     await runToEnd({
-      ...{ name: 'wg-keepalive setup', logFile: `${this.folder}/setup.log`, env: this.#environment() },
+      ...{ name: 'wg-keepalive setup', logFile: `${this.#folder}/setup.log`, env: this.#environment() },
       ...wgKeepalive('setup', '--nats-url', this.nats.url),
     });
-    await Promise.all(this.#gateways.map((gateway) => createTenant(this.#client, gateway)));
+    await Promise.all(LAB_GATEWAYS.map((gateway) => createTenant(this.#client, gateway)));
     await this.#options.prepare?.(this.network);
-    await settleAll([...this.#startReplicas(), ...this.#gateways.map((gateway) => this.#startGateway(gateway))]);
+    await this.#processes.start(this.#tunnels);
   }
 
   async connections(): Promise<readonly Connection[]> {
@@ -170,28 +163,19 @@ export class RealLab implements Lab {
 
   /** As a deployment does it: the gateways end, and others with another `--num-interfaces` take their place. */
   async scale(tunnels: number): Promise<void> {
-    await Promise.all([...this.#running.values()].map((gateway) => gateway.stop()));
+    await this.#processes.stopGateways();
     await this.network.scale(tunnels);
     this.#impairments.scale(tunnels);
     this.#tunnels = tunnels;
-    await settleAll(this.#gateways.map((gateway) => this.#startGateway(gateway)));
+    await this.#processes.startGateways(tunnels);
   }
 
-  async crash(functionName: string): Promise<void> {
-    const replicas = this.#replicas.get(functionName);
-    const [oldest] = replicas ?? [];
-    if (oldest === undefined) {
-      throw new Error(`there is no function "${functionName}": want one of ${[...this.#replicas.keys()].join(', ')}`);
-    }
-    replicas?.push(...replicas.splice(0, 1)); // the next crash hits another
-    await oldest.kill();
-    await oldest.restart();
+  crash(functionName: string): Promise<void> {
+    return this.#processes.crash(functionName);
   }
 
-  async restartGateway(side: LabSide): Promise<void> {
-    const gateway = this.#running.get(side);
-    await gateway?.kill();
-    await gateway?.restart();
+  restartGateway(side: LabSide): Promise<void> {
+    return this.#processes.restartGateway(side);
   }
 
   async setNats(isUp: boolean): Promise<void> {
@@ -213,7 +197,7 @@ export class RealLab implements Lab {
     return {
       tunnels: this.#tunnels,
       impairments: this.#impairments.list(),
-      functions: [...this.#replicas].map(([name, { length: replicas }]) => ({ name, replicas })),
+      functions: this.#processes.functions(),
     };
   }
 
@@ -230,14 +214,12 @@ export class RealLab implements Lab {
 
   /** Replicas of a function, or a side's gateway: for who freezes them, or counts what they hold. */
   processesOf(what: string): readonly RunningServer[] {
-    return (
-      this.#replicas.get(what) ?? [...this.#running].flatMap(([side, gateway]) => (side === what ? [gateway] : []))
-    );
+    return this.#processes.of(what);
   }
 
   /** What the gateway of this side shows at `/metrics`. */
   async gatewayMetrics(side: NetworkSide): Promise<string> {
-    const response = await fetch(`http://${this.network.address(side)}:${METRICS_PORT}/metrics`);
+    const response = await fetch(`http://${this.#processes.gatewayAddress(side)}/metrics`);
     return response.text();
   }
 
@@ -252,74 +234,21 @@ export class RealLab implements Lab {
   }
 
   async #stop(keepLogs: boolean): Promise<{ readonly unsent: number }> {
-    const gateways = [...this.#running.values()];
-    const replicas = [...this.#replicas.values()].flat();
-    const died = [...gateways, ...replicas].some((process) => !process.isRunning);
-    await Promise.all(gateways.map((gateway) => gateway.stop()));
-    await Promise.all(replicas.map((replica) => replica.stop()));
-    const [ofServer, ofClient] = await Promise.all([
-      unsentBy(this.#logFile('server')),
-      unsentBy(this.#logFile('client')),
-    ]);
+    const { unsent, died } = await this.#processes.stop();
     await this.#cleanUp.disposeAsync();
-    if (died && !keepLogs) {
-      this.#options.log.error({ folder: this.folder }, 'a process of the lab ended by itself; all logs are kept');
-    } else if (!keepLogs) await rm(this.folder, { recursive: true, force: true });
-    return { unsent: ofServer + ofClient };
-  }
-
-  #startReplicas(): Promise<void>[] {
-    return CATALOG.flatMap(({ manifest: { name } }) => {
-      const replicas: RunningServer[] = [];
-      this.#replicas.set(name, replicas);
-      return Array.from({ length: this.#options.replicas }, async (_, index) => {
-        replicas.push(await this.#startReplica(name, index));
-      });
-    });
-  }
-
-  #startReplica(name: string, index: number): Promise<RunningServer> {
-    return onFreePorts(1, LOOPBACK, ([port = 0]) => {
-      const metrics = `${LOOPBACK}:${port}`;
-      const flags = [...functionFlags(this.#options.functions), ...processFlags(this.nats.url, metrics)];
-      return RunningServer.start(
-        {
-          ...{ name: `${name} ${index}`, logFile: `${this.folder}/${name}-${index}.log`, env: this.#environment() },
-          ...wgKeepalive('function', name, ...flags),
-          ...readiness(`http://${metrics}/readyz`),
-        },
-        NO_FOLDER,
-      );
-    });
-  }
-
-  async #startGateway(gateway: RealGateway): Promise<void> {
-    const { mode } = gateway;
-    const metrics = `${this.network.address(mode)}:${METRICS_PORT}`;
-    const settings = { tunnels: this.#tunnels, ping: this.#options.ping };
-    const flags = [...gatewayFlags(gateway, settings), ...processFlags(this.nats.url, metrics)];
-    const { command, args } = wgKeepalive('gateway', ...flags);
-    const started = await RunningServer.start(
-      {
-        ...{
-          name: `gateway ${gateway.name}`,
-          logFile: this.#logFile(mode),
-          env: { ...this.#environment(), ...this.#clock?.environment },
-        },
-        ...this.network.commandLine(mode, command, args),
-        ...readiness(`http://${metrics}/healthz`),
-      },
-      NO_FOLDER,
-    );
-    this.#running.set(mode, started);
+    if (!keepLogs && !died) await removeTemporaryFolder(this.#folder);
+    else this.#folder = await keepTemporaryFolder(this.#folder);
+    if (died)
+      this.#options.log.error({ folder: this.#folder }, 'a process of the lab ended by itself; all logs are kept');
+    return { unsent };
   }
 
   #environment(): NodeJS.ProcessEnv {
-    return environmentFor(this.#kubeconfig(), `${this.folder}/compile-cache`);
+    return environmentFor(this.#kubeconfig(), `${this.#folder}/compile-cache`);
   }
 
   #kubeconfig(): string {
-    return `${this.folder}/kubeconfig`;
+    return `${this.#folder}/kubeconfig`;
   }
 
   /** The API server's own, but by way of the link. */
@@ -329,27 +258,4 @@ export class RealLab implements Lab {
     const text = await readFile(this.api.kubeconfig, 'utf8');
     await writeFile(this.#kubeconfig(), text.replaceAll(this.api.url, url.origin), { mode: 0o600 });
   }
-
-  #logFile(mode: NetworkSide): string {
-    return `${this.folder}/gateway-${mode}.log`;
-  }
-}
-
-function readiness(url: string): Pick<ServerSpec, 'probe' | 'readyTimeoutMs'> {
-  return {
-    probe: async (signal) => (await fetch(url, { signal })).ok || undefined,
-    readyTimeoutMs: READY_TIMEOUT_MS,
-  };
-}
-
-/** Waits for all, so that none is still starting when the others are ended. */
-async function settleAll(starting: readonly Promise<void>[]): Promise<void> {
-  const results = await Promise.allSettled(starting);
-  for (const result of results) if (result.status === 'rejected') throw result.reason;
-}
-
-/** How many observations the gateway's runs could not deliver: each says so as its last words. */
-async function unsentBy(logFile: string): Promise<number> {
-  const log = await readFile(logFile, 'utf8').catch(() => ''); // it may not have got as far as to start
-  return [...log.matchAll(/"unsent":(\d+)/g)].reduce((total, [, unsent]) => total + Number(unsent), 0);
 }

@@ -51,7 +51,10 @@ describe('scenario file', () => {
       'settings.ping-intervall: there is no such field, want one of ping-enabled, ping-interval',
     ],
     [`${minimal}settings: { ping-interval: 2 }`, 'settings.ping-interval: 2, want a duration such as 50ms'],
-    [`${minimal}steps: [{ at: 1s }]`, 'steps[0]: {"at":"1s"}, want a time (at) and one of cut, restore, lose, delay, scale, crash'],
+    [
+      `${minimal}steps: [{ at: 1s }]`,
+      'steps[0]: {"at":"1s"}, want a time (at) and one of cut, restore, lose, delay, scale, crash',
+    ],
     [`${minimal}steps: [{ at: 1s, scale: 3, cut: [liqo-tunnel] }]`, 'want a time (at) and one of cut, restore'],
     [`${minimal}steps: [{ at: 1s, crash: nobody }]`, 'steps[0].crash: "nobody", want one of tunnel-status,'],
     [`${minimal}steps: [{ cut: [liqo-tunnel] }]`, 'steps[0].at: is missing'],

@@ -106,10 +106,10 @@ export class Model {
   }
 
   /** @param {import('../../shared/domain/page-patch.ts').PageSeries} series */
-  #addSeries({ connection, interfaceId, bins, segments }) {
+  #addSeries({ connection, interfaceId, isNew, bins, segments }) {
     const known = this.connections.get(connection);
     if (!known?.tunnels.has(interfaceId)) return false;
-    const own = known.series.get(interfaceId) ?? { bins: [], segments: [] };
+    const own = (!isNew && known.series.get(interfaceId)) || { bins: [], segments: [] };
     known.series.set(interfaceId, own);
     const [first] = bins;
     while (first !== undefined && (own.bins.at(-1)?.[0] ?? 0) >= first[0]) own.bins.pop();

@@ -43,6 +43,8 @@ export type PageSeries = {
   /** {@link PageConnection.key} */
   readonly connection: string;
   readonly interfaceId: string;
+  /** The tunnel is another than the page may know by this name: what it has of that goes. */
+  readonly isNew?: true;
   /** In order; the first one replaces the page's own bin of the same second. */
   readonly bins: readonly PageBin[];
   /** All that are kept; absent where nothing has changed. */

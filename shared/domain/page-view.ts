@@ -79,7 +79,12 @@ export class PageView {
     const series = (known?.uid === metadata.uid && this.#series.get(key)) || new Map<string, TunnelSeries>();
     this.#series.set(
       key,
-      new Map(tunnels.map(({ interfaceId }) => [interfaceId, series.get(interfaceId) ?? new TunnelSeries()])),
+      new Map(
+        tunnels.map(({ interfaceId }) => [
+          interfaceId,
+          series.get(interfaceId) ?? new TunnelSeries(this.#revision + 1),
+        ]),
+      ),
     );
     for (const { interfaceId, value, since } of tunnels) {
       const one = this.#series.get(key)?.get(interfaceId);
@@ -162,7 +167,8 @@ export class PageView {
         const bins = series.binsSince(revision, limit);
         const segments = series.segmentsSince(revision);
         if (bins.length === 0 && segments === undefined) continue;
-        found.push({ connection, interfaceId, bins, ...(segments && { segments }) });
+        const isNew = series.bornAt > revision;
+        found.push({ connection, interfaceId, ...(isNew && { isNew }), bins, ...(segments && { segments }) });
       }
     }
     return found;

@@ -10,9 +10,15 @@ type Bin = { second: number; pings: number; lost: number; rttSumUs: number; revi
 
 /** What happened to one tunnel of late, in bounded memory: round trips and losses by the second, values by the change. */
 export class TunnelSeries {
+  /** Who is at an older revision knows nothing of it. */
+  readonly bornAt: number;
   readonly #bins: Bin[] = [];
   readonly #segments: PageSegment[] = [];
   #segmentsRevision = 0;
+
+  constructor(revision: number) {
+    this.bornAt = revision;
+  }
 
   /** @returns whether it tells of a PING */
   observe(

@@ -238,12 +238,16 @@ describe('explain', () => {
   };
 
   it('names the events behind the value of each tunnel at any time', async () => {
-    const { explanation, text } = await explained('plain', { to: { kind: 'sequence', sequence: 40 } });
+    const { explanation, text } = await explained('plain', {
+      to: { kind: 'time', unixMs: Date.UTC(2026, 0, 1, 0, 0, 30) },
+    });
     expect(explanation).toMatchObject({ value: 'Error', reason: 'TunnelsFailed' });
     expect(explanation.tunnels.map(({ tunnel }) => tunnel.value)).toEqual(['Connected', 'Error']);
-    expect(explanation.tunnels[1]?.changes.at(-1)).toMatch(/^#35 .* became liqo-tunnel1 Error \[Lost\] no PONG/);
-    expect(text).toMatch(/#25 \S+ pong Connected .* 1\.000 ms/);
-    expect(text).toMatch(/#27 \S+ miss Connected/);
+    expect(explanation.tunnels[1]?.changes.at(-1)).toMatch(
+      /^#\d+ \S+:26\.000Z became liqo-tunnel1 Error \[Lost\] no PONG/,
+    );
+    expect(text).toMatch(/#\d+ \S+:16\.000Z pong Connected .* 1\.000 ms/);
+    expect(text).toMatch(/#\d+ \S+:18\.000Z miss Connected/);
     expect(explanation.owners).toEqual([]);
   });
 

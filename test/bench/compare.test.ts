@@ -7,7 +7,7 @@ function run(floorMs: readonly number[], caseMs: readonly number[], floor?: stri
   const shape = { unit: 'ms', better: 'lower' } as const;
   return {
     ...{ format: BENCH_FORMAT, startedAt: '2026-01-01T00:00:00Z', tookMs: 1, versions: {}, repeats: 3, durationMs: 1 },
-    machine: { cpu: 'x', cores: 2, memoryBytes: 1, system: 'x', loadAtStart: 0, loadAtEnd: 0 },
+    machine: { cpu: 'x', cores: 2, memoryBytes: 1, system: 'x', loadAtStart: 0, loadAtEnd: 0, niceness: 0 },
     suites: [
       {
         ...{ name: 'suite', summary: 's' },

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
-import { cpus, loadavg, release, totalmem, type } from 'node:os';
+import { cpus, getPriority, loadavg, release, totalmem, type } from 'node:os';
 import { promisify } from 'node:util';
 import type { Machine } from './result.ts';
 
@@ -15,6 +15,7 @@ export function describeMachine(): Omit<Machine, 'loadAtEnd'> {
     memoryBytes: totalmem(),
     system: `${type()} ${release()}`,
     loadAtStart: loadNow(),
+    niceness: getPriority(),
   };
 }
 

@@ -30,8 +30,9 @@ export function comparisonTable(comparisons: readonly Comparison[]): string {
 export function performanceMarkdown(run: BenchRun): string {
   const { machine, versions } = run;
   const isBusy = Math.max(machine.loadAtStart, machine.loadAtEnd) > machine.cores;
+  const nice = machine.niceness === 0 ? '' : `, the run at niceness ${machine.niceness}`;
   const busy = isBusy
-    ? ' More was at work on it than it has cores: absolute figures are too low and spreads too wide; ratios to a floor of the same run hold better.'
+    ? `**A busy machine**: more was at work on it than it has cores${nice}. Figures by time are too low and spreads too wide; figures by CPU time, and ratios to a floor of the same run, hold better.`
     : '';
   return `# Performance
 
@@ -39,7 +40,7 @@ Written by \`npm run bench -- --write docs/performance.md\` from one run, whose 
 \`npm run bench -- functions\`; against this page: \`npm run bench -- --compare docs/performance.json\`.
 
 ${run.startedAt.slice(0, 10)}, ${run.repeats} repeats, ${formatDuration(run.durationMs)} of steady load, ${formatDuration(Math.round(run.tookMs / 1_000) * 1_000)} in all. ${machine.cpu}, ${machine.cores} cores, ${figure(machine.memoryBytes / 2 ** 30)} GiB,
-${machine.system}; load average ${machine.loadAtStart} before and ${machine.loadAtEnd} after.${busy}
+${machine.system}; load average ${machine.loadAtStart} before and ${machine.loadAtEnd} after. ${busy}
 ${Object.entries(versions)
   .map(([name, version]) => `${name} ${version}`)
   .join(', ')}.

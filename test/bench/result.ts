@@ -25,6 +25,8 @@ export type Machine = {
   /** Of one minute, before the first sample and after the last: well above `cores`, others were at work too. */
   readonly loadAtStart: number;
   readonly loadAtEnd: number;
+  /** Scheduling priority that the run had, from -20 (first) to 19; 0 is everybody's. */
+  readonly niceness: number;
 };
 
 export type SuiteResult = {

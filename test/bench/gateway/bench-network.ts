@@ -63,7 +63,7 @@ export async function openBenchNetwork(): Promise<BenchNetwork> {
 async function bundleSubject(folder: string): Promise<string> {
   await build({
     input: {
-      subject: join(import.meta.dirname, 'gateway-subject.ts'),
+      subject: join(import.meta.dirname, 'subject-process.ts'),
       'engine-main': join(import.meta.dirname, '../../../shared/cli/engine-main.ts'),
     },
     platform: 'node',

@@ -6,8 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { requireServer } from '../../../infra/servers/find.ts';
 import { type BenchNetwork, openBenchNetwork, type Side } from './bench-network.ts';
 import { capturedRoundTrips } from './capture.ts';
-import type { SubjectConfig } from './gateway-subject.ts';
 import { MeasuredProcess } from './measured-process.ts';
+import type { SubjectConfig } from './subject-process.ts';
 
 /** How many tunnels are probed how often. */
 export type Load = { readonly tunnels: number; readonly intervalMs: number };

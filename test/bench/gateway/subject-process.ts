@@ -1,5 +1,5 @@
 /**
- * The gateway under measurement, in a process of its own: `node gateway-subject.ts CONFIG`. The engine in its thread as
+ * The gateway under measurement, in a process of its own: `node subject-process.ts CONFIG`. The engine in its thread as
  * in production; with `natsUrl` the whole gateway, without it the ping path alone.
  */
 import { writeFileSync } from 'node:fs';
@@ -11,8 +11,8 @@ import { systemClock } from '../../../shared/adapters/system-clock.ts';
 import { engineEntry } from '../../../shared/cli/engine-entry.ts';
 import { startGateway } from '../../../shared/cli/gateway-run.ts';
 import { DEFAULT_PING_SETTINGS } from '../../../shared/domain/ping-settings.ts';
+import type { Sighting } from '../../../shared/domain/sighting.ts';
 import { derivedTunnel, endpointOf } from '../../../shared/domain/tunnel-interface.ts';
-import type { Sighting } from '../../../shared/domain/tunnel-probe.ts';
 import type { EngineSnapshot } from '../../../shared/ports/ping-engine.ts';
 import { SETUP_FOR_TESTS } from '../../support/nats-harness.ts';
 import { silentLogger } from '../../support/silent-logger.ts';

@@ -1,7 +1,9 @@
 import { AnsweredPings } from '../../shared/domain/answered-pings.ts';
 import type { TunnelWire, WireFault } from '../../shared/domain/ping-wire.ts';
 import type { UnixNanos } from '../../shared/domain/rfc3339-nanos.ts';
-import type { Moment, PongFault, Stall, TunnelProbe } from '../../shared/domain/tunnel-probe.ts';
+import type { Moment } from '../../shared/domain/sighting.ts';
+import type { Stall } from '../../shared/domain/stall.ts';
+import type { PongFault, TunnelProbe } from '../../shared/domain/tunnel-probe.ts';
 import type { Endpoint } from '../../shared/ports/datagram-socket.ts';
 import type { TunnelLink } from '../../shared/runtime/tunnel-link.ts';
 

@@ -1,6 +1,7 @@
 import type { TunnelWire } from '../../shared/domain/ping-wire.ts';
+import type { Moment } from '../../shared/domain/sighting.ts';
 import type { StampSource } from '../../shared/domain/stamp-source.ts';
-import type { Moment, TunnelProbe } from '../../shared/domain/tunnel-probe.ts';
+import type { TunnelProbe } from '../../shared/domain/tunnel-probe.ts';
 import type { Endpoint } from '../../shared/ports/datagram-socket.ts';
 import type { TunnelLink } from '../../shared/runtime/tunnel-link.ts';
 

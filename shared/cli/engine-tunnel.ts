@@ -2,9 +2,11 @@ import { createPingReceiver, type DropReason } from '../../functions/ping-receiv
 import { createPingSender } from '../../functions/ping-sender/worker.ts';
 import { PingCadence } from '../domain/ping-cadence.ts';
 import { TunnelWire } from '../domain/ping-wire.ts';
+import type { Moment, Sighting } from '../domain/sighting.ts';
+import type { Stall } from '../domain/stall.ts';
 import type { StampSource } from '../domain/stamp-source.ts';
 import type { TunnelEndpoint } from '../domain/tunnel-interface.ts';
-import { type Moment, type ProbeSettings, type Sighting, type Stall, TunnelProbe } from '../domain/tunnel-probe.ts';
+import { type ProbeSettings, TunnelProbe } from '../domain/tunnel-probe.ts';
 import { UnmonitoredTunnel } from '../domain/unmonitored-tunnel.ts';
 import type { Clock } from '../ports/clock.ts';
 import type { DatagramSockets } from '../ports/datagram-socket.ts';

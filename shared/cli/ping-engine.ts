@@ -1,18 +1,18 @@
 import { phaseMs } from '../domain/ping-cadence.ts';
+import type { Moment, Sighting } from '../domain/sighting.ts';
 import { hintFor } from '../domain/socket-fault.ts';
+import { durationOf, NOTABLE_STALL_MS, type Stall, stallBefore } from '../domain/stall.ts';
 import { StampSource } from '../domain/stamp-source.ts';
 import type { TunnelEndpoint } from '../domain/tunnel-interface.ts';
-import { type Moment, NOTABLE_STALL_MS, type Sighting, type Stall } from '../domain/tunnel-probe.ts';
 import type { Clock, Timer } from '../ports/clock.ts';
 import type { DatagramSockets } from '../ports/datagram-socket.ts';
 import type { EngineOptions, EngineReport, EngineSnapshot, PingEngine, StartEngine } from '../ports/ping-engine.ts';
+import { EngineReports } from './engine-reports.ts';
 import { createEngineTunnel, type EngineContext, type EngineTunnel } from './engine-tunnel.ts';
 
 export type EnginePorts = { readonly sockets: DatagramSockets; readonly clock: Clock };
 
 const SNAPSHOT_EVERY_MS = 1_000;
-/** An observation may wait this many times its `batchMs` for a wake-up that comes anyway. */
-const PATIENCE = 5;
 
 /** The engine in the thread of its caller: for the worker thread that is made for it, for tests and simulations. */
 export function engineOn(ports: EnginePorts): StartEngine {
@@ -30,7 +30,7 @@ class Engine implements PingEngine {
   readonly #sockets: DatagramSockets;
   readonly #options: EngineOptions;
   readonly #context: EngineContext;
-  readonly #onReport: (report: EngineReport) => void;
+  readonly #reports: EngineReports;
   #tunnels: readonly EngineTunnel[] = [];
   /** When each tunnel wants to be woken next, or earlier: a PONG puts it off, which shows at the next wake-up. */
   #wakeAtMs = new Float64Array();
@@ -42,12 +42,8 @@ class Engine implements PingEngine {
   #stall: Stall | undefined;
   #isStopped = false;
 
-  #sightings: Sighting[] = [];
-  /** When the oldest sighting that waits was made. */
-  #waitingSinceMs = Number.POSITIVE_INFINITY;
   readonly #snapshotEveryMs: number;
   #snapshotAtMs: number;
-  readonly #told = new Map<string, string>();
   /** Last sequence of tunnels that were taken away: if they come back, it goes on from there. */
   readonly #sequences = new Map<string, number>();
   readonly #dropped = new Map<string, number>();
@@ -60,7 +56,7 @@ class Engine implements PingEngine {
     this.#originMs = clock.monotonicMs();
     this.#sockets = sockets;
     this.#options = options;
-    this.#onReport = onReport;
+    this.#reports = new EngineReports(options.batchMs, onReport);
     this.#snapshotEveryMs = Math.max(SNAPSHOT_EVERY_MS, Math.min(options.settings.intervalMs, 2 * SNAPSHOT_EVERY_MS));
     this.#snapshotAtMs = SNAPSHOT_EVERY_MS;
     this.#context = {
@@ -86,7 +82,7 @@ class Engine implements PingEngine {
     for (const [key, { monitor, link }] of former) {
       if (wanted.has(key)) continue;
       link.close();
-      this.#told.delete(monitor.interfaceId);
+      this.#reports.forget(monitor.interfaceId);
       this.#sequences.set(monitor.interfaceId, monitor.sequence);
     }
     const now = this.#now();
@@ -108,7 +104,7 @@ class Engine implements PingEngine {
       this.#timer?.cancel();
       const last = this.#snapshot();
       for (const { link } of this.#tunnels) link.close();
-      this.#report(last);
+      this.#reports.tell(last);
     }
     return Promise.resolve();
   }
@@ -120,7 +116,7 @@ class Engine implements PingEngine {
   /** Sets the timer for whatever is due first; one that comes too early finds nothing to do and sets it again. */
   #arm(): void {
     if (this.#isStopped || this.#isAwake) return;
-    let atMs = Math.min(this.#waitingSinceMs + PATIENCE * this.#options.batchMs, this.#snapshotAtMs);
+    let atMs = Math.min(this.#reports.dueAtMs(), this.#snapshotAtMs);
     for (const wakeAtMs of this.#wakeAtMs) if (wakeAtMs < atMs) atMs = wakeAtMs;
     if (this.#timer !== undefined && this.#plannedMs <= atMs) return;
     this.#timer?.cancel();
@@ -181,9 +177,9 @@ class Engine implements PingEngine {
     this.#isAwake = false;
     if (monotonicMs >= this.#snapshotAtMs) {
       this.#snapshotAtMs = monotonicMs + this.#snapshotEveryMs;
-      this.#report(this.#snapshot());
-    } else if (monotonicMs >= this.#waitingSinceMs + this.#options.batchMs) {
-      this.#report();
+      this.#reports.tell(this.#snapshot());
+    } else {
+      this.#reports.tellIfRipe(monotonicMs);
     }
     this.#arm();
   }
@@ -192,22 +188,14 @@ class Engine implements PingEngine {
   #stallAt(moment: Moment): Stall | undefined {
     if (this.#isAwake) {
       const stall = this.#stall;
-      return stall && stall.to.monotonicMs - stall.from.monotonicMs > NOTABLE_STALL_MS ? stall : undefined;
+      return stall && durationOf(stall) > NOTABLE_STALL_MS ? stall : undefined;
     }
     const lagMs = moment.monotonicMs - this.#plannedMs;
     return lagMs > NOTABLE_STALL_MS ? stallBefore(moment, lagMs) : undefined;
   }
 
   #take(sighting: Sighting): void {
-    const isFirst = this.#sightings.push(this.#withPeersHabit(sighting)) === 1;
-    const isNews = this.#told.get(sighting.interfaceId) !== sighting.value;
-    if (isNews) this.#told.set(sighting.interfaceId, sighting.value);
-    if (isNews || this.#options.batchMs === 0) {
-      this.#report();
-    } else if (isFirst) {
-      this.#waitingSinceMs = this.#now().monotonicMs;
-      this.#arm();
-    }
+    if (this.#reports.add(this.#withPeersHabit(sighting), this.#now().monotonicMs)) this.#arm();
   }
 
   /** A peer that answers on its first tunnel alone is probably the Go implementation with one tunnel. */
@@ -217,13 +205,6 @@ class Engine implements PingEngine {
     if (first?.monitor.value !== 'Connected' || !others.every(({ monitor }) => monitor.isMute)) return sighting;
     const message = `${sighting.message}; the peer answers on ${first.endpoint.interfaceId} only: does it run one tunnel?`;
     return { ...sighting, reason: 'NeverAnswered:FirstTunnelOnly', message };
-  }
-
-  #report(snapshot?: EngineSnapshot): void {
-    const sightings = this.#sightings;
-    this.#sightings = [];
-    this.#waitingSinceMs = Number.POSITIVE_INFINITY;
-    this.#onReport({ sightings, ...(snapshot === undefined ? {} : { snapshot }) });
   }
 
   #snapshot(): EngineSnapshot {
@@ -242,10 +223,6 @@ class Engine implements PingEngine {
       faults,
     };
   }
-}
-
-function stallBefore(now: Moment, durationMs: number): Stall {
-  return { from: { monotonicMs: now.monotonicMs - durationMs, unixMs: now.unixMs - durationMs }, to: now };
 }
 
 function keyOf({ interfaceId, local, peer }: TunnelEndpoint): string {

@@ -6,8 +6,9 @@ import { decodePingMessage, type PingMessage } from './ping-wire.ts';
 import type { RecordedMessage } from './recorded-message.ts';
 import type { VerdictSettings } from './rejudge.ts';
 import { compareNanos, formatRfc3339Ms, type UnixNanos } from './rfc3339-nanos.ts';
+import type { Moment, Sighting } from './sighting.ts';
 import { interfaceIdOf } from './tunnel-interface.ts';
-import { type Moment, type Sighting, TunnelProbe } from './tunnel-probe.ts';
+import { TunnelProbe } from './tunnel-probe.ts';
 import type { UdpPacket } from './udp-packet.ts';
 
 export type CaptureVerdictOptions = {

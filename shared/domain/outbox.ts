@@ -1,4 +1,4 @@
-import type { Sighting } from './tunnel-probe.ts';
+import type { Sighting } from './sighting.ts';
 
 /** Places of one interface; beyond them only changes of value get one, up to twice as many. */
 export const OUTBOX_CAPACITY = 1_000;

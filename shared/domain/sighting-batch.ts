@@ -1,5 +1,5 @@
 import type { ConnectionValue } from './connection.ts';
-import type { Sighting } from './tunnel-probe.ts';
+import type { Sighting } from './sighting.ts';
 
 /**
  * Sightings on their way from one thread to another: numbers in one block of memory that changes hands, instead of

@@ -1,28 +1,13 @@
 import { AnswerPatience } from './answer-patience.ts';
 import type { ConnectionValue } from './connection.ts';
-import { MAX_RTT_NS, type Observation } from './observation.ts';
+import { MAX_RTT_NS } from './observation.ts';
 import { OutstandingPings, type PingState, type SentPing } from './outstanding-pings.ts';
 import { PingCadence } from './ping-cadence.ts';
-import { formatRfc3339Ms, type UnixNanos } from './rfc3339-nanos.ts';
-import { type RttStatistics, RttWindow } from './rtt-statistics.ts';
-import { hintFor } from './socket-fault.ts';
-
-/**
- * What one tunnel is, as far as its PINGs and PONGs tell: the verdicts of section "tunnel" in the specification.
- * It has no clock: whoever drives it says what time it is, in milliseconds since the run began.
- *
- *     Connecting ──PONG──▶ Connected ──deadline──▶ Error ──PONG──▶ Connected
- *          └───────────────deadline─────────────────▲
- */
-
-/** One instant on both clocks: `monotonicMs` since the run began decides, `unixMs` is a label. */
-export type Moment = { readonly monotonicMs: number; readonly unixMs: number };
-
-/**
- * A time during which this process itself stood still: whatever is read right after it may have waited for as long.
- * Below {@link NOTABLE_STALL_MS} that is the common noise of a round trip.
- */
-export type Stall = { readonly from: Moment; readonly to: Moment };
+import type { UnixNanos } from './rfc3339-nanos.ts';
+import { RttWindow } from './rtt-statistics.ts';
+import type { Moment, ProbeSnapshot, Sighting, TunnelVoice } from './sighting.ts';
+import { durationOf, NOTABLE_STALL_MS, type Stall } from './stall.ts';
+import { type Explanation, explain } from './tunnel-explanation.ts';
 
 export type ProbeSettings = {
   readonly intervalMs: number;
@@ -31,40 +16,8 @@ export type ProbeSettings = {
   readonly suspectIntervalMs?: number;
 };
 
-/** An {@link Observation} before it has an epoch and a text for its instant. */
-export type Sighting = Omit<Observation, 'namespace' | 'connection' | 'gatewayEpoch' | 'observedAt' | 'coalesced'> & {
-  readonly observedAtUnixMs: number;
-};
-
-/** Whose sightings go where, and from which sequence on. */
-export type TunnelVoice = {
-  readonly interfaceId: string;
-  /** 0 if nothing was said of this interface in this run. */
-  readonly lastSequence: number;
-  readonly emit: (sighting: Sighting) => void;
-};
-
 /** Why a PONG changes nothing. */
 export type PongFault = 'unknown' | 'duplicate' | 'late' | 'reordered';
-
-export type ProbeSnapshot = RttStatistics & {
-  readonly interfaceId: string;
-  readonly value: ConnectionValue;
-  readonly reason?: string;
-  readonly message?: string;
-  readonly consecutiveMisses: number;
-  /** When `value` last changed; absent before the first change. */
-  readonly transitionedAtUnixMs?: number;
-  readonly transitions: number;
-  readonly pingsSent: number;
-  readonly pongsReceived: number;
-  /** PINGs that were not sent, by error code. */
-  readonly sendErrors: Readonly<Record<string, number>>;
-  /** How late after their instants deadlines were judged since the snapshot before. */
-  readonly deadlineDeviationsMs: readonly number[];
-};
-
-export const NOTABLE_STALL_MS = 100;
 
 /** Longest time between two probes of a tunnel that is down. */
 export const RECOVERY_INTERVAL_MS = 250;
@@ -76,6 +29,13 @@ const FAULT_OF_STATE: Record<Exclude<PingState, 'outstanding'>, PongFault> = {
   refused: 'unknown',
 };
 
+/**
+ * What one tunnel is, as far as its PINGs and PONGs tell: the verdicts of section "tunnel" in the specification.
+ * It has no clock: whoever drives it says what time it is, in milliseconds since the run began.
+ *
+ *     Connecting ──PONG──▶ Connected ──deadline──▶ Error ──PONG──▶ Connected
+ *          └───────────────deadline─────────────────▲
+ */
 export class TunnelProbe {
   readonly #voice: TunnelVoice;
   readonly #settings: ProbeSettings;
@@ -95,7 +55,7 @@ export class TunnelProbe {
   #isSuspect = false;
   #sendError: string | undefined;
   #stall: Stall | undefined;
-  #latePongs = 0;
+  #hasLatePongs = false;
   #consecutiveMisses = 0;
   #transitions = 0;
   #transitionedAtUnixMs: number | undefined;
@@ -190,7 +150,7 @@ export class TunnelProbe {
     const isMeasured = stall === undefined || ping.sentAtMs >= stall.to.monotonicMs;
     if (ping.state !== 'outstanding') {
       if (ping.state !== 'missed') return FAULT_OF_STATE[ping.state];
-      this.#latePongs += 1;
+      this.#hasLatePongs = true;
       if (isMeasured) this.#patience.learn(rttNs / 1e6);
       return 'late';
     }
@@ -234,7 +194,7 @@ export class TunnelProbe {
    * an interval, it does not count towards the deadline.
    */
   stalled(stall: Stall): void {
-    if (stall.to.monotonicMs - stall.from.monotonicMs > NOTABLE_STALL_MS) this.#stall = stall;
+    if (durationOf(stall) > NOTABLE_STALL_MS) this.#stall = stall;
     const from = Math.max(stall.from.monotonicMs, this.#heardAtMs);
     const deafMs = stall.to.monotonicMs - from;
     if (deafMs > this.#settings.intervalMs) this.#heardAtMs += deafMs;
@@ -292,7 +252,7 @@ export class TunnelProbe {
     this.#lastPong = now;
     this.#pongsReceived += 1;
     this.#consecutiveMisses = 0;
-    this.#latePongs = 0;
+    this.#hasLatePongs = false;
     this.#isSuspect = false;
     this.#sendError = undefined;
     this.#cadence.stopExtra();
@@ -336,33 +296,12 @@ export class TunnelProbe {
     this.#stall = undefined;
   }
 
-  /** Holds instants, never ages: the same state reads the same at any time. */
-  #explain(): { readonly reason: string; readonly message: string } | undefined {
-    const code = this.#sendError;
-    if (this.#value === 'Error') {
-      const late = this.#latePongs === 0 ? '' : `; PONGs come, but later than ${this.#windowMs} ms`;
-      const reason = code === undefined ? 'Lost' : `SendFailed:${code}`;
-      const message = this.#silence() + late;
-      return { reason: this.#lastPong === undefined ? 'NeverAnswered' : reason, message };
-    }
-    if (code !== undefined) return { reason: `SendFailed:${code}`, message: this.#silence() };
-    if (this.#isSuspect) return { reason: 'Suspect', message: this.#silence() };
-    if (this.#stall !== undefined) return { reason: 'Starved', message: describeStall(this.#stall) };
-    return undefined;
+  #explain(): Explanation | undefined {
+    return explain({
+      ...{ value: this.#value, lastPong: this.#lastPong, firstDue: this.#firstDue, sendError: this.#sendError },
+      ...{ isSuspect: this.#isSuspect, stall: this.#stall, hasLatePongs: this.#hasLatePongs, windowMs: this.#windowMs },
+    });
   }
-
-  #silence(): string {
-    const since =
-      this.#lastPong === undefined
-        ? `no PONG since the first PING was due at ${formatRfc3339Ms(this.#firstDue.unixMs)}`
-        : `no PONG since ${formatRfc3339Ms(this.#lastPong.unixMs)}`;
-    const code = this.#sendError;
-    return code === undefined ? since : `${since}; sending fails with ${code}: ${hintFor(code)}`;
-  }
-}
-
-function describeStall({ from, to }: Stall): string {
-  return `this gateway itself stood still from ${formatRfc3339Ms(from.unixMs)} to ${formatRfc3339Ms(to.unixMs)}`;
 }
 
 const MAX_RING = 4_096;

@@ -1,5 +1,5 @@
 import type { PingCadence } from './ping-cadence.ts';
-import type { Moment, ProbeSnapshot, TunnelVoice } from './tunnel-probe.ts';
+import type { Moment, ProbeSnapshot, TunnelVoice } from './sighting.ts';
 
 const LEVEL = {
   value: 'Connected',

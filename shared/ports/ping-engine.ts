@@ -1,6 +1,6 @@
 import type { PingSettings } from '../domain/ping-settings.ts';
+import type { ProbeSnapshot, Sighting } from '../domain/sighting.ts';
 import type { TunnelEndpoint } from '../domain/tunnel-interface.ts';
-import type { ProbeSnapshot, Sighting } from '../domain/tunnel-probe.ts';
 
 export type EngineOptions = {
   readonly tunnels: readonly TunnelEndpoint[];

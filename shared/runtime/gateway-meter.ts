@@ -1,5 +1,5 @@
 import type { MetricName } from '../domain/metrics.ts';
-import type { ProbeSnapshot, Sighting } from '../domain/tunnel-probe.ts';
+import type { ProbeSnapshot, Sighting } from '../domain/sighting.ts';
 import type { EngineSnapshot } from '../ports/ping-engine.ts';
 import type { Labels, Meter } from '../ports/telemetry.ts';
 

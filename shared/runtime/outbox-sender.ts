@@ -4,8 +4,8 @@ import { GATEWAY_TYPE, type GatewayAnnouncement } from '../domain/gateway-announ
 import { OBSERVATION_TYPE, type Observation } from '../domain/observation.ts';
 import { Outbox, type OutboxEntry } from '../domain/outbox.ts';
 import { formatRfc3339Ms } from '../domain/rfc3339-nanos.ts';
+import type { Sighting } from '../domain/sighting.ts';
 import { gatewaySubject, observationSubject } from '../domain/subjects.ts';
-import type { Sighting } from '../domain/tunnel-probe.ts';
 import type { Clock, Timer } from '../ports/clock.ts';
 import { BusError, type BusErrorCode, type EventBus } from '../ports/event-bus.ts';
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Outbox, type OutboxEntry } from '../../shared/domain/outbox.ts';
-import type { Sighting } from '../../shared/domain/tunnel-probe.ts';
+import type { Sighting } from '../../shared/domain/sighting.ts';
 
 const sighting = (interfaceId: string, sequence: number, value: Sighting['value'] = 'Connected'): Sighting => ({
   ...{ interfaceId, sequence, value, kind: 'pong', monotonicMs: sequence, observedAtUnixMs: sequence, rttNs: 1 },

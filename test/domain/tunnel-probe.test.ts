@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { UnixNanos } from '../../shared/domain/rfc3339-nanos.ts';
-import { type Moment, type ProbeSettings, type Sighting, TunnelProbe } from '../../shared/domain/tunnel-probe.ts';
+import type { Moment, Sighting } from '../../shared/domain/sighting.ts';
+import { type ProbeSettings, TunnelProbe } from '../../shared/domain/tunnel-probe.ts';
 
 const UNIX_MS = Date.UTC(2026, 0, 1);
 const SLOW: ProbeSettings = { intervalMs: 2_000, lossThreshold: 5 };

@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { manifest as receiverManifest } from '../../functions/ping-receiver/manifest.ts';
 import { createPingReceiver } from '../../functions/ping-receiver/worker.ts';
+import { manifest as senderManifest } from '../../functions/ping-sender/manifest.ts';
 import { createPingSender } from '../../functions/ping-sender/worker.ts';
 import { decodePingMessage, encodePingMessage, TunnelWire } from '../../shared/domain/ping-wire.ts';
 import { StampSource } from '../../shared/domain/stamp-source.ts';
@@ -29,6 +31,11 @@ function parts() {
   };
   return { sent, link, now, probe, wire, at };
 }
+
+test('the gateway-resident workers say what they are, under the names of their folders', () => {
+  expect([senderManifest.name, receiverManifest.name]).toEqual(['ping-sender', 'ping-receiver']);
+  for (const { summary } of [senderManifest, receiverManifest]) expect(summary).toMatch(/^[A-Z].*[^.]$/);
+});
 
 describe('ping-sender', () => {
   test('leaves the bytes alone until their send is over, and then uses them again', () => {

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { BusMessage } from '../../shared/domain/cloud-event.ts';
 import type { GatewayAnnouncement } from '../../shared/domain/gateway-announcement.ts';
 import type { Observation } from '../../shared/domain/observation.ts';
-import type { Sighting } from '../../shared/domain/tunnel-probe.ts';
+import type { Sighting } from '../../shared/domain/sighting.ts';
 import { BusError, type BusErrorCode, type BusHealth, type EventBus } from '../../shared/ports/event-bus.ts';
 import { type GatewayIdentity, OutboxSender, WINDOW } from '../../shared/runtime/outbox-sender.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';

@@ -1,7 +1,7 @@
 import { engineOn } from '../../shared/cli/ping-engine.ts';
 import { DEFAULT_PING_SETTINGS, type PingSettings } from '../../shared/domain/ping-settings.ts';
+import type { Sighting } from '../../shared/domain/sighting.ts';
 import { interfaceIdOf, type TunnelEndpoint } from '../../shared/domain/tunnel-interface.ts';
-import type { Sighting } from '../../shared/domain/tunnel-probe.ts';
 import type { Clock, Timer } from '../../shared/ports/clock.ts';
 import type { EngineSnapshot, PingEngine } from '../../shared/ports/ping-engine.ts';
 import { FakeNetwork } from './fake-network.ts';

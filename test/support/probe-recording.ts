@@ -2,7 +2,8 @@ import { OBSERVATION_TYPE, type Observation } from '../../shared/domain/observat
 import type { RecordedMessage } from '../../shared/domain/recorded-message.ts';
 import type { VerdictSettings } from '../../shared/domain/rejudge.ts';
 import { formatRfc3339Ms, unixNanosOfMs } from '../../shared/domain/rfc3339-nanos.ts';
-import { type Sighting, TunnelProbe } from '../../shared/domain/tunnel-probe.ts';
+import type { Sighting } from '../../shared/domain/sighting.ts';
+import { TunnelProbe } from '../../shared/domain/tunnel-probe.ts';
 import { START_UNIX_MS } from './synthetic-observations.ts';
 
 /** A time during which the path of the tunnel drops everything, in ms since the run began. */

@@ -60,7 +60,7 @@ export const settingSweep: Kind<SettingSweep> = {
   placeholder: 'FLAG=A..B',
   want: 'FLAG=A..B or FLAG=A..B/STEP, such as ping-loss-threshold=2..10 or ping-interval=2s..10s/2s',
   parse: (text) => {
-    const [, flag, from, to, step] = /^(?:--)?([a-z-]+)=([^=.\s/]+)\.\.([^=\s/]+?)(?:\/([^=\s/]+))?$/.exec(text) ?? [];
+    const [, flag, from, to, step] = /^(?:--)?([a-z-]+)=([^=\s/]+?)\.\.([^=\s/]+?)(?:\/([^=\s/]+))?$/.exec(text) ?? [];
     if (flag === undefined || from === undefined || to === undefined) return undefined;
     return { flag, from, to, ...(step === undefined ? {} : { step }) };
   },

@@ -207,3 +207,56 @@ test('takes ten thousand messages through sixteen consumers', async () => {
   await clock.settle();
   expect(handled).toBe(10_000);
 });
+
+describe('an outage of the server', () => {
+  test('refuses, delivers nothing, tells its clients, and forgets nothing', async () => {
+    const { broker, bus } = start();
+    const healths: boolean[] = [];
+    bus.onHealthChange(({ connected }) => healths.push(connected));
+    const deliveries = collect(bus);
+    await bus.publish(event(1));
+    await clock.settle();
+    broker.setOutage('taken away');
+    await expect(bus.publish(event(2))).rejects.toMatchObject({ code: 'unavailable', message: 'taken away' });
+    await expect(bus.lastMessages('DECISIONS', SUBJECT)).rejects.toMatchObject({ code: 'unavailable' });
+    await clock.advance(60_000);
+    expect(deliveries.map(numberOf)).toEqual([1]);
+    broker.setOutage(undefined);
+    await bus.publish(event(3));
+    await clock.settle();
+    expect(deliveries.map(numberOf)).toEqual([1, 3]);
+    expect(healths).toEqual([false, true]);
+  });
+
+  test('loses settlements: what was in work comes again', async () => {
+    const { broker, bus } = start();
+    const counts: number[] = [];
+    const working = Promise.withResolvers<void>();
+    const handle = async ({ deliveryCount }: Delivery) => {
+      counts.push(deliveryCount);
+      if (deliveryCount === 1) await working.promise;
+      return { kind: 'ack' } as const;
+    };
+    void bus.consume(SPEC, handle, new AbortController().signal);
+    await bus.publish(event(1));
+    await clock.settle();
+    broker.setOutage('taken away');
+    working.resolve();
+    await clock.settle();
+    broker.setOutage(undefined);
+    await clock.advance(2 * SPEC.ackWaitMs);
+    expect(counts).toEqual([1, 2]);
+  });
+
+  test('makes timers late, not lost', async () => {
+    const { broker, bus } = start();
+    const target = 'due.silent.ns.gw';
+    await bus.schedule(event(1, timerSubject('silent', REF)), { dueAtUnixMs: clock.unixMs() + 1_000, target });
+    broker.setOutage('taken away');
+    await clock.advance(5_000);
+    broker.setOutage(undefined);
+    expect(await bus.lastMessages('TIMERS', target)).toEqual([]);
+    await clock.advance(1_000);
+    expect(await bus.lastMessages('TIMERS', target)).toHaveLength(1);
+  });
+});

@@ -18,7 +18,10 @@ export const crdFolder = fileURLToPath(new URL('../../infra/crds', import.meta.u
 export type KubeconfigChanges = {
   readonly server?: string;
   readonly proxyUrl?: string;
-  readonly user?: { readonly token: string } | { readonly tokenFile: string };
+  readonly user?:
+    | { readonly token: string }
+    | { readonly tokenFile: string }
+    | { readonly 'client-certificate': string; readonly 'client-key': string };
 };
 
 /** A real API server, and what tests need of it: an administrator, namespaces, clients that go their own ways. */
@@ -62,7 +65,10 @@ export class KubernetesUnderTest implements AsyncDisposable {
 
   async kubeconfig({ server = this.api.url, proxyUrl, user }: KubeconfigChanges = {}): Promise<string> {
     const file = join(this.folder, `kubeconfig-${++this.#kubeconfigs}`);
-    const cluster = { server, 'certificate-authority': this.api.caFile, ...(proxyUrl && { 'proxy-url': proxyUrl }) };
+    // The client takes a server in the clear only where nothing is to be verified.
+    const isClear = server.startsWith('http:');
+    const trust = isClear ? { 'insecure-skip-tls-verify': true } : { 'certificate-authority': this.api.caFile };
+    const cluster = { server, ...trust, ...(proxyUrl && { 'proxy-url': proxyUrl }) };
     const config = {
       apiVersion: 'v1',
       kind: 'Config',
@@ -75,11 +81,11 @@ export class KubernetesUnderTest implements AsyncDisposable {
     return file;
   }
 
-  /** A relay to the API server, and the URL under which it is reached there. */
-  async relay(): Promise<{ readonly relay: TcpProxy; readonly server: string }> {
-    const { hostname: host, port } = new URL(this.api.url);
+  /** A relay to the API server, or to what stands before it, and the URL under which that is reached there. */
+  async relay(target = this.api.url): Promise<{ readonly relay: TcpProxy; readonly server: string }> {
+    const { protocol, hostname: host, port } = new URL(target);
     const relay = this.#cleanUp.use(await TcpProxy.start({ host, port: Number(port) }));
-    return { relay, server: `https://127.0.0.1:${relay.port}` };
+    return { relay, server: `${protocol}//127.0.0.1:${relay.port}` };
   }
 
   /** Creates a namespace that no other test uses. */

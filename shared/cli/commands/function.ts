@@ -67,10 +67,11 @@ async function runReplicas(
     state: new NatsStateStore(bus.link),
     connections: new KubernetesConnectionStore(kubernetes),
   };
-  readiness.push(busCheck(bus), { name: 'kubernetes', check: () => schema.health() });
+  const needs: readonly Check[] = [busCheck(bus), { name: 'kubernetes', check: () => schema.health() }];
+  readiness.push(...needs);
+  if (definitions.some(({ manifest }) => manifest.name === 'connection-watch')) readiness.push(feedCheck(feed));
   const watching = [schema.run(stop), logReadiness(readiness, { clock: systemClock, log, signal: stop })];
-  if (await untilReady(readiness, systemClock, stop)) {
-    if (definitions.some(({ manifest }) => manifest.name === 'connection-watch')) readiness.push(feedCheck(feed));
+  if (await untilReady(needs, systemClock, stop)) {
     log.info({ functions: definitions.map(({ manifest }) => manifest.name) }, 'functions start');
     const settings = {
       updateStatusIntervalMs: options.pingUpdateStatusIntervalMs,

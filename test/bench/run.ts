@@ -20,7 +20,8 @@ const DEFAULT_REPEATS = 5;
 const DEFAULT_DURATION_MS = 20_000;
 
 try {
-  process.exitCode = await main();
+  const code = await main();
+  process.exitCode ||= code;
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
   process.stderr.write(`bench: ${error.message}\n`);
@@ -55,16 +56,25 @@ async function runAll(wanted: readonly string[], values: Values): Promise<BenchR
   const startedAt = new Date().toISOString();
   const startedMs = performance.now();
   const say = (line: string) => process.stderr.write(`${formatSeconds(performance.now() - startedMs)} ${line}\n`);
+  const versions = await readVersions();
   const suites: SuiteResult[] = [];
+  const soFar = (): BenchRun => ({
+    ...{ format: BENCH_FORMAT, startedAt, tookMs: Math.round(performance.now() - startedMs) },
+    ...{ machine: { ...machine, loadAtEnd: loadNow() }, versions, repeats, durationMs, suites },
+  });
   for (const name of wanted.length > 0 ? wanted : names) {
     const { suite } = (await import(`./${name}/suite.ts`)) as { readonly suite: Suite };
-    suites.push(await runSuite(suite, { repeats, durationMs, say }));
+    suites.push(await runSuite(suite, { repeats, durationMs, say }).catch((error: Error) => failed(suite, error, say)));
+    if (values.json !== undefined) await writeRun(values.json, soFar()); // a long run that is cut short leaves this
   }
-  return {
-    ...{ format: BENCH_FORMAT, startedAt, tookMs: Math.round(performance.now() - startedMs) },
-    ...{ machine: { ...machine, loadAtEnd: loadNow() }, versions: await readVersions() },
-    ...{ repeats, durationMs, suites },
-  };
+  return soFar();
+}
+
+/** One suite that fails does not cost what others have measured. */
+function failed({ name, summary }: Suite, error: Error, say: (line: string) => void): SuiteResult {
+  say(`${name}: FAILED: ${error.message}`);
+  process.exitCode = 1;
+  return { name, summary, leftOut: `it failed: ${error.message}`, cases: [] };
 }
 
 /** Folders here that have a suite, in the order of the alphabet. */

@@ -10,6 +10,7 @@ import { UsageError } from '../../shared/cli/errors.ts';
 import { formatDuration, parseDuration } from '../../shared/domain/duration.ts';
 import { MAX_TUNNELS } from '../../shared/domain/tunnel-interface.ts';
 import { missingParts } from '../support/real-parts.ts';
+import { manyExchanges } from './cases/many-exchanges.ts';
 import { natsAway } from './cases/nats-away.ts';
 import { natsKilled } from './cases/nats-killed.ts';
 import { noDrift } from './cases/no-drift.ts';
@@ -19,7 +20,15 @@ import { writeStorm } from './cases/write-storm.ts';
 import { chaosRun } from './chaos-run.ts';
 import type { LongCase } from './long-case.ts';
 
-const LONG_CASES: readonly LongCase[] = [randomLoss, writeStorm, natsKilled, natsAway, noLookups, noDrift];
+const LONG_CASES: readonly LongCase[] = [
+  randomLoss,
+  writeStorm,
+  natsKilled,
+  natsAway,
+  noLookups,
+  noDrift,
+  manyExchanges,
+];
 const DEFAULT_DURATION = '30m';
 const DEFAULT_TUNNELS = '64';
 const DEFAULT_REPLICAS = '2';

@@ -30,7 +30,10 @@ export const writeStorm: LongCase = {
     const ofAggregate = writes.filter(({ fieldManager }) => fieldManager === AGGREGATE_FIELD_MANAGER).length;
     const ofTunnels = writes.length - ofAggregate;
     const allowed = TUNNELS * (durationMs / UPDATE_INTERVAL_MS);
-    say(`${ofTunnels} patches of tunnels and ${ofAggregate} of the aggregate; ${allowed} of each are allowed`);
+    const conflicts = writes.filter(({ code }) => code === 409).length;
+    say(
+      `${ofTunnels} patches of tunnels and ${ofAggregate} of the aggregate, ${conflicts} of them conflicts; ${allowed} of each are allowed`,
+    );
     const version = async () => (await parts.connection(gateway.ref))?.metadata.resourceVersion;
     const quiet = await version();
     await sleep(QUIET_MS, undefined, { signal });

@@ -80,6 +80,7 @@ class RunningGateway implements Gateway {
   readonly #engine: PingEngine;
   readonly #views = new Map<string, ProbeSnapshot>();
   #interfaces: readonly string[];
+  #dropped: EngineSnapshot['dropped'] = {};
   #isStopped = false;
   #byteTimer: Timer | undefined;
 
@@ -170,12 +171,21 @@ class RunningGateway implements Gateway {
     this.#meter.onSnapshot(snapshot);
     this.#meter.total('wg_keepalive_outbox_coalesced_total', this.#sender.coalesced);
     this.#meter.total('wg_keepalive_outbox_superseded_total', this.#sender.superseded);
+    this.#logDropped(snapshot.dropped);
     const { meter, bus } = this.#ports;
     meter.gauge('wg_keepalive_outbox_depth', {}, this.#sender.depth);
     meter.gauge('wg_keepalive_bus_connected', {}, Number(bus.health().connected));
     for (const [interfaceId, { code, hint }] of Object.entries(snapshot.faults)) {
       this.#limiter.write('warn', `${interfaceId} ${code}`, { interfaceId, code, hint }, 'tunnel has no socket');
     }
+  }
+
+  #logDropped(dropped: EngineSnapshot['dropped']): void {
+    for (const [reason, total] of Object.entries(dropped)) {
+      if (total === this.#dropped[reason]) continue;
+      this.#limiter.write('info', `dropped ${reason}`, { reason, total }, 'datagrams came that are of no use');
+    }
+    this.#dropped = dropped;
   }
 }
 

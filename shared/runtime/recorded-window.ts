@@ -49,7 +49,7 @@ export type HistoryWindow = {
 };
 
 /**
- * A window of live streams, by direct get. Followed, OBSERVATIONS go on with what comes: asked for by the sequence after
+ * A window of live streams, by direct get, as it is when it is opened. Followed, OBSERVATIONS go on with what comes: asked for by the sequence after
  * the last one, so there is no gap between the past and the present, no repeat and no other order.
  */
 export async function windowOfHistory(
@@ -67,17 +67,23 @@ export async function windowOfHistory(
   async function* read(stream: StreamName, signal: AbortSignal): AsyncGenerator<readonly RecordedMessage[]> {
     const goesOn = follow && stream === 'OBSERVATIONS';
     const subjects = window.connection === undefined ? {} : { filter: filterOf(stream, window.connection) };
-    let from = startOf(begin, stream);
+    // Else a replay of a busy stream would run after its end for ever.
+    const known = stream === 'OBSERVATIONS' ? bounds : await history.bounds(stream);
+    const lastSequence = goesOn ? Number.POSITIVE_INFINITY : (known?.last.sequence ?? 0);
+    let next = startOf(begin, stream);
     do {
-      for await (const batch of history.read({ stream, from, ...subjects }, signal)) {
-        from = { sequence: (batch.at(-1)?.streamSequence ?? 0) + 1 };
-        yield batch.map(recordedMessage);
+      for await (const batch of history.read({ stream, from: next, ...subjects }, signal)) {
+        const last = batch.at(-1)?.streamSequence ?? 0;
+        const wanted =
+          last > lastSequence ? batch.filter(({ streamSequence }) => streamSequence <= lastSequence) : batch;
+        yield wanted.map(recordedMessage);
+        if (last >= lastSequence) return;
+        next = { sequence: last + 1 };
       }
       if (goesOn) await clock.sleep(POLL_MS, signal).catch(() => {});
     } while (goesOn && !signal.aborted);
   }
 
-  // What came while the window was opened belongs to it, unless it has an end.
   return { notes, messages: (stream, signal) => inWindow(read(stream, signal), window, endUnixMs, signal) };
 }
 

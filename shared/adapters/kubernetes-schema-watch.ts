@@ -38,6 +38,7 @@ export class KubernetesSchemaWatch {
   readonly #client: KubernetesClient;
   readonly #options: SchemaWatchOptions;
   #health: SchemaHealth = { ok: false, reason: 'not asked yet' };
+  #isSchemaRight: boolean | undefined;
 
   constructor(client: KubernetesClient, options: SchemaWatchOptions) {
     this.#client = client;
@@ -46,6 +47,11 @@ export class KubernetesSchemaWatch {
 
   health(): SchemaHealth {
     return this.#health;
+  }
+
+  /** By the last answer of the API server, whether it answers now or not; `undefined` before the first. */
+  isSchemaRight(): boolean | undefined {
+    return this.#isSchemaRight;
   }
 
   /** Asks until `signal` aborts: every 10 s while all is well, every second while it is not. Never rejects. */
@@ -65,8 +71,11 @@ export class KubernetesSchemaWatch {
   async #ask(signal: AbortSignal): Promise<Answer> {
     try {
       const { body } = await this.#client.call<OpenApi>({ method: 'GET', path: SCHEMA_PATH, signal });
-      return { health: healthOf(body), retryAfterMs: 0 };
+      const health = healthOf(body);
+      this.#isSchemaRight = health.ok;
+      return { health, retryAfterMs: 0 };
     } catch (error) {
+      if (error instanceof StoreError && error.code === 'not-found') this.#isSchemaRight = false;
       const retryAfterMs = (error instanceof StoreError && error.retryAfterMs) || 0;
       return { health: { ok: false, reason: `${this.#client.server}: ${(error as Error).message}` }, retryAfterMs };
     }

@@ -55,7 +55,16 @@ async function runReplicas(
   parts: Parts,
 ): Promise<number> {
   const { log, meter, stop, bus, kubernetes, readiness } = parts;
-  const schema = new KubernetesSchemaWatch(kubernetes, { clock: systemClock, onChange: () => {} });
+  const schema = new KubernetesSchemaWatch(kubernetes, {
+    clock: systemClock,
+    onChange: () => {
+      const isRight = schema.isSchemaRight();
+      if (isRight !== undefined) meter.gauge('wg_keepalive_crd_ready', {}, Number(isRight));
+    },
+  });
+  const showBus = () => meter.gauge('wg_keepalive_bus_connected', {}, Number(bus.health().connected));
+  bus.onHealthChange(showBus);
+  showBus();
   const { watchNamespaces } = options;
   const feed = new KubernetesChangeFeed(kubernetes, {
     clock: systemClock,

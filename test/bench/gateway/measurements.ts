@@ -4,10 +4,11 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { requireServer } from '../../../infra/servers/find.ts';
+import { median } from '../statistics.ts';
 import { type BenchNetwork, openBenchNetwork, type Side } from './bench-network.ts';
 import { capturedRoundTrips } from './capture.ts';
 import { MeasuredProcess } from './measured-process.ts';
-import type { SubjectConfig } from './subject-process.ts';
+import type { SubjectConfig, SubjectReport } from './subject-process.ts';
 
 /** How many tunnels are probed how often. */
 export type Load = { readonly tunnels: number; readonly intervalMs: number };
@@ -20,6 +21,8 @@ const WARM_UP_MS = 3_000;
 const SLOW_WARM_UP_MS = 8_000;
 const FLOOD_WINDOW = '128';
 
+/** `deviationMs`: the latest verdict after its deadline. `recoveryMs`: median, from the peer's return to Connected. */
+export type Outage = { readonly deviationMs: number; readonly recoveryMs: number };
 type FloorReport = { readonly received: number; readonly answered: number; readonly rttP99Us: number };
 type Reported = readonly { readonly interfaceId: string; readonly rttNs: number; readonly minRttNs: number }[];
 
@@ -115,8 +118,28 @@ export class Measurements implements AsyncDisposable {
     return mib;
   }
 
-  #startGateway(config: Omit<SubjectConfig, 'lossThreshold'>): Promise<MeasuredProcess> {
-    const lossThreshold = config.intervalMs < 100 ? 100 : 5;
+  /** The peer ends, all tunnels become Error, and it comes back. */
+  async outage(load: Load, lossThreshold: number): Promise<Outage> {
+    const args = ['respond', '2', `${load.tunnels}`];
+    await using subject = await this.#startGateway({ ...load, lossThreshold });
+    const windowMs = load.intervalMs * lossThreshold;
+    {
+      await using _peer = await this.#start(2, this.#network.floor, args);
+      await sleep(WARM_UP_MS + load.intervalMs);
+    }
+    await sleep(2 * windowMs + 1_000);
+    await using _peer = await this.#start(2, this.#network.floor, args);
+    const backAtUnixMs = Date.now();
+    await sleep(1_000 + load.intervalMs);
+    const { transitions, deviationsMs } = await subject.ended<SubjectReport>('SIGTERM');
+    const recoveriesMs = transitions
+      .filter(({ value, atUnixMs }) => value === 'Connected' && atUnixMs >= backAtUnixMs)
+      .map(({ atUnixMs }) => atUnixMs - backAtUnixMs);
+    return { deviationMs: Math.max(...deviationsMs), recoveryMs: median(recoveriesMs) };
+  }
+
+  #startGateway(config: Omit<SubjectConfig, 'lossThreshold'> & Partial<SubjectConfig>): Promise<MeasuredProcess> {
+    const lossThreshold = config.lossThreshold ?? (config.intervalMs < 100 ? 100 : 5);
     return this.#start(1, process.execPath, [this.#network.subject, JSON.stringify({ ...config, lossThreshold })]);
   }
 

@@ -13,7 +13,6 @@ import { startGateway } from '../../../shared/cli/gateway-run.ts';
 import { DEFAULT_PING_SETTINGS } from '../../../shared/domain/ping-settings.ts';
 import type { Sighting } from '../../../shared/domain/sighting.ts';
 import { derivedTunnel, endpointOf } from '../../../shared/domain/tunnel-interface.ts';
-import type { EngineSnapshot } from '../../../shared/ports/ping-engine.ts';
 import { SETUP_FOR_TESTS } from '../../support/nats-harness.ts';
 import { silentLogger } from '../../support/silent-logger.ts';
 
@@ -28,15 +27,27 @@ export type SubjectConfig = {
   readonly natsUrl?: string;
 };
 
+/** What it says at its end. */
+export type SubjectReport = {
+  readonly received: number;
+  readonly transitions: readonly { readonly value: string; readonly atUnixMs: number }[];
+  /** How late after their instants deadlines were judged. */
+  readonly deviationsMs: readonly number[];
+};
+
 const BUSY_PERIOD_MS = 10;
 const { tunnels: count, busyShare = 0, rttFile, natsUrl, ...ping } = JSON.parse(process.argv[2] ?? '') as SubjectConfig;
 const settings = { ...DEFAULT_PING_SETTINGS, ...ping };
 const tunnels = Array.from({ length: count }, (_, index) => endpointOf(derivedTunnel(index, 'server'), settings.port));
 
 let received = 0;
-let snapshot: EngineSnapshot | undefined;
 const measured: Pick<Sighting, 'interfaceId' | 'rttNs' | 'minRttNs'>[] = [];
-const take = ({ kind, interfaceId, rttNs, minRttNs }: Sighting) => {
+const values = new Map<string, string>();
+const transitions: SubjectReport['transitions'][number][] = [];
+const deviationsMs: number[] = [];
+const take = ({ kind, interfaceId, value, observedAtUnixMs, rttNs, minRttNs }: Sighting) => {
+  if (values.get(interfaceId) !== value) transitions.push({ value, atUnixMs: observedAtUnixMs });
+  values.set(interfaceId, value);
   if (kind !== 'pong') return;
   received += 1;
   if (rttFile !== undefined) measured.push({ interfaceId, rttNs, minRttNs } as (typeof measured)[0]);
@@ -48,7 +59,7 @@ function startEngineAlone() {
   const start = engineThread(engineEntry());
   return start({ tunnels, settings, sender: '0a1b2c3d', batchMs: 50 }, (report) => {
     for (const sighting of report.sightings) take(sighting);
-    snapshot = report.snapshot ?? snapshot;
+    for (const tunnel of report.snapshot?.tunnels ?? []) deviationsMs.push(...tunnel.deadlineDeviationsMs);
   });
 }
 
@@ -83,6 +94,6 @@ process.once('SIGTERM', async () => {
   if (busy) clearInterval(busy);
   await subject.stop();
   if (rttFile !== undefined) writeFileSync(rttFile, JSON.stringify(measured));
-  process.stdout.write(`${JSON.stringify({ received, answered: snapshot?.answered, dropped: snapshot?.dropped })}\n`);
+  process.stdout.write(`${JSON.stringify({ received, transitions, deviationsMs } satisfies SubjectReport)}\n`);
 });
 process.stderr.write('ready\n');

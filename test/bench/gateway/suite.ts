@@ -1,5 +1,5 @@
 import type { BenchCase, Suite } from '../suite.ts';
-import { type Load, Measurements } from './measurements.ts';
+import { type Load, Measurements, type Outage } from './measurements.ts';
 
 /** The Go reference stands at 3.2, 2.8, 2.2 and 4 times such a floor. */
 const LOADS: readonly Load[] = [
@@ -8,6 +8,12 @@ const LOADS: readonly Load[] = [
   { tunnels: 64, intervalMs: 1 },
   { tunnels: 64, intervalMs: 2_000 },
 ];
+/** Interval and threshold that verdicts are timed at. */
+const OUTAGES = [
+  { intervalMs: 2_000, lossThreshold: 5 },
+  { intervalMs: 100, lossThreshold: 3 },
+  { intervalMs: 50, lossThreshold: 3 },
+] as const;
 const MEMORY: Load = { tunnels: 64, intervalMs: 100 };
 /** Thousands of exchanges a second need no longer. */
 const FAST_LOAD_MS = 8_000;
@@ -34,6 +40,26 @@ type Figure = Pick<BenchCase, 'name' | 'unit' | 'floor'> & { readonly better?: '
 
 function measure({ better, ...figure }: Figure, run: (durationMs: number) => Promise<number>): BenchCase {
   return { ...figure, better: better ?? 'lower', run: (_, { durationMs }) => run(durationMs) };
+}
+
+/** Both figures of one outage a repeat. */
+function outageCases({ intervalMs, lossThreshold }: (typeof OUTAGES)[number]): BenchCase[] {
+  const outages: Promise<Outage>[] = [];
+  const nth = (repeat: number) => {
+    outages[repeat] ??= current().outage({ tunnels: 64, intervalMs }, lossThreshold);
+    return outages[repeat];
+  };
+  const setting = `64 tunnels, ${intervalMs} ms × ${lossThreshold}`;
+  return [
+    {
+      ...{ name: `Error after its deadline, latest of ${setting}`, unit: 'ms', better: 'lower' },
+      run: async (repeat) => (await nth(repeat)).deviationMs,
+    },
+    {
+      ...{ name: `Connected after the peer's return, median of ${setting}`, unit: 'ms', better: 'lower' },
+      run: async (repeat) => (await nth(repeat)).recoveryMs,
+    },
+  ];
 }
 
 /** What the ping path costs and how exact it is, against a floor in C and in the same run. */
@@ -75,6 +101,7 @@ export const suite: Suite = {
       { name: "remote side's p99, NATS is stopped", unit: 'µs', floor: "remote side's p99, NATS answers" },
       (durationMs) => current().remoteRttP99Us('is stopped', durationMs),
     ),
+    ...OUTAGES.flatMap(outageCases),
     measure({ name: `memory: ${nameOf(MEMORY)}`, unit: 'MiB' }, (durationMs) =>
       current().residentMib(MEMORY, durationMs),
     ),

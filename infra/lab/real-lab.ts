@@ -16,7 +16,7 @@ import { StartError } from '../../shared/cli/errors.ts';
 import { type Connection, connectionNameOf } from '../../shared/domain/connection.ts';
 import type { PageLab } from '../../shared/domain/page-patch.ts';
 import { type KubeApiserver, launchKubeApiserver } from '../servers/launch-kube-apiserver.ts';
-import { launchNats, type NatsServer } from '../servers/launch-nats.ts';
+import { launchNatsServers, type NatsCluster } from '../servers/launch-nats.ts';
 import type { RunningServer } from '../servers/running-server.ts';
 import {
   keepTemporaryFolder,
@@ -34,6 +34,8 @@ import { environmentFor, runToEnd, wgKeepalive } from './wg-keepalive-process.ts
 import { type NetworkSide, startWireguardNetwork, type WireguardNetwork } from './wireguard-network.ts';
 
 export type RealLabOptions = LabOptions & {
+  /** Servers of the NATS cluster, each with a copy of every stream. @defaultValue 1 */
+  readonly natsReplicas?: number;
   /** Called when the tunnels are there and no gateway runs yet. */
   readonly prepare?: (network: WireguardNetwork) => Promise<void>;
 };
@@ -42,7 +44,7 @@ type Parts = {
   /** Of the logs. */
   readonly folder: string;
   readonly network: WireguardNetwork;
-  readonly nats: NatsServer;
+  readonly nats: NatsCluster;
   readonly api: KubeApiserver;
   readonly client: KubernetesClient;
   /** Between the functions and the API server. */
@@ -62,7 +64,7 @@ export async function startRealLab(options: RealLabOptions): Promise<RealLab> {
   const network = cleanUp.use(await startWireguardNetwork({ tunnels: options.tunnels, logFolder: folder }));
   const { host } = network;
   const servers = [
-    launchNats({ host }).then((server) => cleanUp.use(server)),
+    launchNatsServers(options.natsReplicas ?? 1, { host }).then((server) => cleanUp.use(server)),
     launchKubeApiserver({ host, audit: true }).then((server) => cleanUp.use(server)),
   ] as const;
   await Promise.allSettled(servers); // both have ended or been put on the stack before the stack may unwind
@@ -86,7 +88,7 @@ export async function startRealLab(options: RealLabOptions): Promise<RealLab> {
 /** Both gateways and all replicas, as child processes that do not outlive this one. */
 export class RealLab implements Lab {
   readonly network: WireguardNetwork;
-  readonly nats: NatsServer;
+  readonly nats: NatsCluster;
   readonly api: KubeApiserver;
   readonly #options: RealLabOptions;
   readonly #client: KubernetesClient;
@@ -112,7 +114,12 @@ export class RealLab implements Lab {
     this.#cleanUp = cleanUp;
     this.#tunnels = options.tunnels;
     this.#processes = new RealLabProcesses(options, {
-      ...{ folder: parts.folder, network: parts.network, natsUrl: parts.nats.url, environment: this.#environment() },
+      ...{
+        folder: parts.folder,
+        network: parts.network,
+        natsUrl: parts.nats.urls.join(),
+        environment: this.#environment(),
+      },
       gatewayEnvironment: parts.clock?.environment ?? {},
     });
   }
@@ -127,7 +134,7 @@ export class RealLab implements Lab {
     await this.#writeKubeconfig();
     await runToEnd({
       ...{ name: 'wg-keepalive setup', logFile: `${this.#folder}/setup.log`, env: this.#environment() },
-      ...wgKeepalive('setup', '--nats-url', this.nats.url),
+      ...wgKeepalive('setup', `--nats-url=${this.nats.urls}`, `--nats-replicas=${this.nats.servers.length}`),
     });
     await Promise.all(LAB_GATEWAYS.map((gateway) => createTenant(this.#client, gateway)));
     await this.#options.prepare?.(this.network);
@@ -179,8 +186,8 @@ export class RealLab implements Lab {
   }
 
   async setNats(isUp: boolean): Promise<void> {
-    if (isUp) await this.nats.restart();
-    else await this.nats.kill();
+    // All at once: one alone is not ready, for want of a majority.
+    await Promise.all(this.nats.servers.map((server) => (isUp ? server.restart() : server.kill())));
   }
 
   async slowApi(delayMs: number): Promise<void> {
@@ -202,7 +209,7 @@ export class RealLab implements Lab {
   }
 
   async sources(): Promise<LabSources> {
-    const bus = NatsBus.open({ servers: [this.nats.url], name: 'wg-keepalive lab' }, systemClock, this.#options.log);
+    const bus = NatsBus.open({ servers: this.nats.urls, name: 'wg-keepalive lab' }, systemClock, this.#options.log);
     this.#cleanUp.defer(() => bus.close());
     return {
       live: bus,

@@ -49,6 +49,22 @@ export async function launchNats(options: NatsOptions = {}): Promise<NatsServer>
 }
 
 /**
+ * Starts one server as {@link launchNats} does, or a cluster of several.
+ *
+ * @throws as {@link launchNats}
+ */
+export async function launchNatsServers(count: number, options: NatsOptions = {}): Promise<NatsCluster> {
+  if (count > 1) return launchNatsCluster(count, options);
+  const server = await launchNats(options);
+  return {
+    servers: [server],
+    urls: [server.url],
+    leader: async () => (server.isRunning ? server : undefined),
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  };
+}
+
+/**
  * Starts a JetStream cluster, for streams with replicas.
  *
  * @param size - number of servers. @defaultValue 3

@@ -61,7 +61,7 @@ export const COMMANDS = {
   lab: {
     summary: 'Two gateways, their tunnels and all functions on this machine, live',
     options: [
-      ...['durationMs', 'labTunnels', 'labReplicas', 'scenarioFile', 'parts', 'exportFile', 'json'],
+      ...['durationMs', 'labTunnels', 'labReplicas', 'natsReplicas', 'scenarioFile', 'parts', 'exportFile', 'json'],
       ...['ui', 'uiBindAddress'],
       ...PING,
       ...['gatewaySilentAfterMs', 'logLevel'],

@@ -102,10 +102,8 @@ async function holdings(lab: RealLab): Promise<ReadonlyMap<string, Holdings>> {
     ...names.flatMap((name) =>
       lab.processesOf(name).map((process, index) => [`${name} ${index}`, process.pid] as const),
     ),
-    ...([
-      ['nats-server', lab.nats.pid],
-      ['kube-apiserver', lab.api.pid],
-    ] as const),
+    ...lab.nats.servers.map(({ serverName, pid }) => [`nats-server ${serverName}`, pid] as const),
+    ['kube-apiserver', lab.api.pid] as const,
   ];
   return new Map(await Promise.all(processes.map(async ([name, pid]) => [name, await holdingsOf(pid)] as const)));
 }

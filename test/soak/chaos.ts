@@ -93,7 +93,7 @@ function killNats(lab: RealLab, random: Random): Blow {
 }
 
 function freezeNats(lab: RealLab, random: Random): Blow {
-  return freeze("nats-server", random.pick(lab.nats.servers), random.integer(500, 10_000));
+  return freeze('nats-server', random.pick(lab.nats.servers), random.integer(500, 10_000));
 }
 
 function killApi({ api }: RealLab, random: Random): Blow {

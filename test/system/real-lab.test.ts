@@ -1,32 +1,27 @@
-import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, onTestFailed, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { CATALOG } from '../../functions/catalog.ts';
 import { LAB_GATEWAYS } from '../../infra/lab/lab.ts';
-import { type RealLab, type RealLabOptions, startRealLab } from '../../infra/lab/real-lab.ts';
-import { runScenario } from '../../infra/lab/run-scenario.ts';
-import { type Expectation, readScenario, type Scenario } from '../../infra/lab/scenario.ts';
-import type { NetworkSide } from '../../infra/lab/wireguard-network.ts';
-import { systemClock } from '../../shared/adapters/system-clock.ts';
-import {
-  AGGREGATE_FIELD_MANAGER,
-  type ConnectionValue,
-  connectionKey,
-  type TunnelEntry,
-} from '../../shared/domain/connection.ts';
+import { AGGREGATE_FIELD_MANAGER } from '../../shared/domain/connection.ts';
 import { DEFAULT_PING_SETTINGS } from '../../shared/domain/ping-settings.ts';
 import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
 import { connectionWrites } from '../support/audit-log.ts';
 import { eventually } from '../support/eventually.ts';
-import { describeReal, type Need } from '../support/real-parts.ts';
-import { silentLogger } from '../support/silent-logger.ts';
+import {
+  carryOut,
+  entries,
+  GRACE_MS,
+  labOfSuite,
+  metric,
+  REAL_LAB_NEEDS,
+  reaches,
+  SIDES,
+  scenario,
+  seenByGateways,
+  transitions,
+} from '../support/real-lab.ts';
+import { describeReal } from '../support/real-parts.ts';
 
-const needs: readonly Need[] = ['root', 'netns', 'tun', 'wireguard-go', 'nft', 'nats-server', 'etcd', 'kube-apiserver'];
-const scenarioFolder = join(import.meta.dirname, '../../infra/lab/scenarios');
-const SIDES = ['server', 'client'] as const satisfies NetworkSide[];
-/** A machine under load is slow; no test passes because of a time. */
-const GRACE_MS = 60_000;
-
-await describeReal('real lab with two replicas of every function', needs, () => {
+await describeReal('real lab with two replicas of every function', REAL_LAB_NEEDS, () => {
   const current = labOfSuite(async () => {
     const { tunnels, ping, functions } = await scenario('one-tunnel-cut');
     return { tunnels, ping, functions, replicas: 2 };
@@ -161,7 +156,7 @@ await describeReal('real lab with two replicas of every function', needs, () => 
   });
 });
 
-await describeReal('real lab with the default settings', needs, () => {
+await describeReal('real lab with the default settings', REAL_LAB_NEEDS, () => {
   const prohibited = '169.254.18.10/32'; // the client's end of liqo-tunnel2
   const current = labOfSuite(async () => ({
     ...{ tunnels: 3, replicas: 1, ping: DEFAULT_PING_SETTINGS },
@@ -221,88 +216,3 @@ await describeReal('real lab with the default settings', needs, () => {
     }
   });
 });
-
-/** One lab for all tests of a suite; its logs stay if a test fails. */
-function labOfSuite(options: () => Promise<Omit<RealLabOptions, 'log'>>) {
-  let lab: RealLab | undefined;
-  let failed = false;
-  beforeAll(async () => {
-    lab = await startRealLab({ ...(await options()), log: silentLogger });
-  });
-  beforeEach(() => {
-    onTestFailed(() => {
-      failed = true;
-    });
-  });
-  const stop = () => lab?.stop({ keepLogs: failed });
-  afterAll(async () => {
-    await stop();
-    if (failed) console.error(`logs of the lab's processes: ${lab?.folder}`);
-  });
-  return {
-    stop,
-    get lab() {
-      return lab ?? expect.fail('the lab did not start');
-    },
-  };
-}
-
-function scenario(name: string): Promise<Scenario> {
-  return readScenario(join(scenarioFolder, `${name}.yaml`));
-}
-
-async function carryOut(lab: RealLab, scenario: Pick<Scenario, 'steps' | 'expectations'>): Promise<void> {
-  const report = await runScenario(lab, scenario, { clock: systemClock, graceMs: GRACE_MS });
-  expect(report.failures).toEqual([]);
-}
-
-/** Waits until both Connections have this value, and their tunnels, in the order of the interfaces, these. */
-function reaches(lab: RealLab, value: ConnectionValue, values: readonly ConnectionValue[]): Promise<void> {
-  const tunnels = Object.fromEntries(values.map((tunnelValue, index) => [interfaceIdOf(index), tunnelValue]));
-  const expectation: Expectation = { byMs: 0, connections: 'all', value, tunnels };
-  return carryOut(lab, { steps: [], expectations: [expectation] });
-}
-
-/** A tunnel's entry in each Connection. */
-async function entries(lab: RealLab, interfaceId: string): Promise<TunnelEntry[]> {
-  const connections = await lab.connections();
-  return connections.flatMap(
-    ({ status }) => status?.tunnels?.filter(({ interfaceID }) => interfaceID === interfaceId) ?? [],
-  );
-}
-
-/** The values that were written of a tunnel, repetitions left out, by side. */
-async function transitions(lab: RealLab, interfaceId: string): Promise<Record<NetworkSide, ConnectionValue[]>> {
-  const writes = await connectionWrites(lab.api.auditLogFile ?? '');
-  const of = (side: NetworkSide) => {
-    const gateway = LAB_GATEWAYS.find(({ mode }) => mode === side) ?? expect.fail(side);
-    const key = connectionKey({ namespace: gateway.namespace, name: `gw-${gateway.name}` });
-    return writes
-      .filter(({ connection, code }) => connection === key && code === 200)
-      .flatMap(({ status }) => status?.tunnels?.filter(({ interfaceID }) => interfaceID === interfaceId) ?? [])
-      .map((entry) => entry.value)
-      .filter((value, index, values) => value !== values[index - 1]);
-  };
-  return { server: of('server'), client: of('client') };
-}
-
-/** Waits until both gateways have the tunnel up (1) or down (0), whatever the status says. */
-async function seenByGateways(lab: RealLab, interfaceId: string, up: 0 | 1): Promise<void> {
-  for (const side of SIDES) {
-    await eventually(
-      async () => (await metric(lab, side, 'wg_keepalive_tunnel_up', interfaceId)) === up,
-      `${interfaceId} ${up === 1 ? 'up' : 'down'} at ${side}`,
-      GRACE_MS,
-    );
-  }
-}
-
-/** A sample of one interface's series, NaN where there is none. */
-async function metric(lab: RealLab, side: NetworkSide, name: string, interfaceId: string, label = ''): Promise<number> {
-  const lines = (await lab.gatewayMetrics(side)).split('\n');
-  const line = lines.find(
-    (candidate) =>
-      candidate.startsWith(`${name}{`) && candidate.includes(`"${interfaceId}"`) && candidate.includes(label),
-  );
-  return Number(line?.slice(line.lastIndexOf(' ')) ?? Number.NaN);
-}

@@ -6,10 +6,13 @@ import { runScenario, type ScenarioReport } from '../../../infra/lab/run-scenari
 import { readScenario, type Scenario } from '../../../infra/lab/scenario.ts';
 import { createPinoLogger } from '../../adapters/pino-logger.ts';
 import { systemClock } from '../../adapters/system-clock.ts';
+import { type Connection, connectionKey } from '../../domain/connection.ts';
 import type { Logger } from '../../ports/telemetry.ts';
 import type { Run } from '../command-table.ts';
+import { UsageError } from '../errors.ts';
 import { pingFromOptions } from '../ping-from-options.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
+import { writeRecording } from '../write-recording.ts';
 
 /** A scenario on a slow machine gets this much longer for each expectation. */
 const SCENARIO_GRACE_MS = 10_000;
@@ -18,7 +21,8 @@ const SCENARIO_GRACE_MS = 10_000;
 export const run: Run<'lab'> = async (options) => {
   const log = createPinoLogger({ level: options.logLevel });
   const scenario = options.scenarioFile === undefined ? undefined : await readScenario(options.scenarioFile);
-  const lab = await startLab(options, scenario, log);
+  const labOptions = labOptionsOf(options, scenario, log);
+  const lab = await startLab(options, labOptions);
   const stopped = abortOnStopSignal(log);
   const over = new AbortController();
   const timer =
@@ -41,6 +45,7 @@ export const run: Run<'lab'> = async (options) => {
     }
     await watching;
     const connections = await lab.connections();
+    if (options.exportFile !== undefined) await record(options.exportFile, lab, connections, labOptions);
     const { unsent } = await lab.stop();
     if (scenario && report) process.stderr.write(outcomeOf(scenario, report));
     if (options.json) {
@@ -61,12 +66,11 @@ export const run: Run<'lab'> = async (options) => {
   }
 };
 
-async function startLab(options: Parameters<typeof run>[0], scenario: Scenario | undefined, log: Logger): Promise<Lab> {
-  const ping = pingFromOptions(options);
-  const labOptions: LabOptions = {
+function labOptionsOf(options: Parameters<typeof run>[0], scenario: Scenario | undefined, log: Logger): LabOptions {
+  return {
     tunnels: options.labTunnels,
     replicas: options.labReplicas,
-    ping,
+    ping: pingFromOptions(options),
     functions: {
       updateStatusIntervalMs: options.pingUpdateStatusIntervalMs,
       gatewaySilentAfterMs: options.gatewaySilentAfterMs,
@@ -77,9 +81,37 @@ async function startLab(options: Parameters<typeof run>[0], scenario: Scenario |
     }),
     log,
   };
-  if (options.parts === 'embedded') return startEmbeddedLab(labOptions);
+}
+
+async function startLab({ parts, natsReplicas }: Parameters<typeof run>[0], labOptions: LabOptions): Promise<Lab> {
+  if (parts === 'embedded') {
+    if (natsReplicas > 1)
+      throw new UsageError(`--nats-replicas ${natsReplicas}: there is one bus in here; want --parts real`);
+    return startEmbeddedLab(labOptions);
+  }
   const { startRealLab } = await import('../../../infra/lab/real-lab.ts');
-  return startRealLab(labOptions);
+  return startRealLab({ ...labOptions, natsReplicas });
+}
+
+/** All that the lab's streams and Connections say, for `replay --file` and `explain --file`. */
+async function record(
+  path: string,
+  lab: Lab,
+  connections: readonly Connection[],
+  { ping, functions }: LabOptions,
+): Promise<void> {
+  const { history } = await lab.sources();
+  const { observations } = await writeRecording(path, {
+    ...{ source: 'lab', history },
+    settings: {
+      pingIntervalMs: ping.intervalMs,
+      pingLossThreshold: ping.lossThreshold,
+      pingUpdateStatusIntervalMs: functions.updateStatusIntervalMs,
+      gatewaySilentAfterMs: functions.gatewaySilentAfterMs,
+    },
+    connection: async (ref) => connections.find(({ metadata }) => connectionKey(metadata) === connectionKey(ref)),
+  });
+  process.stderr.write(`${path}: ${observations} observations; see wg-keepalive replay --file ${path}\n`);
 }
 
 function outcomeOf({ name, expectations }: Scenario, { ok, failures }: ScenarioReport): string {

@@ -64,7 +64,7 @@ function aggregateUpdater({ connections, log }: FunctionPorts, judged: NewestVer
     let current: Connection | undefined = changed;
     for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
       try {
-        if (conflicts > 0) current = await connections.get(ref, { signal: context.attemptSignal() });
+        if (conflicts > 0) current = await connections.get(ref, { signal: context.nextAttempt() });
         if (current === undefined) return { outcome: 'orphan', reason: 'NoConnection' };
         const before = current.status;
         const after = aggregate(before?.tunnels ?? [], before, current.metadata);

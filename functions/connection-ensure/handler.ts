@@ -106,7 +106,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
       },
 
       async handle({ id, type, data }, context) {
-        const trigger: Trigger = { eventId: id, signal: context.attemptSignal };
+        const trigger: Trigger = { eventId: id, signal: context.nextAttempt };
         if (type === GATEWAY_TYPE) {
           const { streamSequence: sequence, storedAtUnixMs } = context;
           return onAnnouncement({ announcement: data as GatewayAnnouncement, sequence, storedAtUnixMs }, trigger);

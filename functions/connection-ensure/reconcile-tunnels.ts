@@ -13,7 +13,7 @@ const MAX_CONFLICTS = 8;
 /** Why a listing is looked at; `eventId` makes the events that follow from it repeatable. */
 export type Trigger = {
   readonly eventId: string;
-  /** For calls; the time of the attempt runs from the first of them. */
+  /** One a call: a long list of tunnels is no reason to give up half-way. */
   readonly signal: () => AbortSignal;
 };
 

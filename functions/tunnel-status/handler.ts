@@ -92,7 +92,7 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
     }
 
     const startedMs = clock.monotonicMs();
-    const signal = context.attemptSignal();
+    const signal = context.nextAttempt();
     try {
       const current = await connections.get(connection, { signal });
       const judgement = judgeWrite(candidate, current);

@@ -20,8 +20,8 @@ export type PartitionCache = {
   /** Keeps durably. `false`: another replica wrote in between; the copy is dropped. */
   save(key: string, state: TunnelState): Promise<boolean>;
   /**
-   * Keeps in memory what is not worth a write (the last sequence of throttled events), and durably what fences others:
-   * a newer gateway run. Resolves like {@link save}.
+   * Keeps in memory what is not worth a write (the last sequence of throttled events), and durably what other replicas
+   * must know: a newer gateway run, a change of value that waits to be written. Resolves like {@link save}.
    */
   note(key: string, state: TunnelState | undefined): Promise<boolean>;
 };
@@ -63,7 +63,10 @@ export function partitionCache(store: StateStore): PartitionCache {
 
     async note(key, state) {
       const copy = copies.get(key);
-      if (state !== undefined && state.gatewayEpoch !== copy?.state?.gatewayEpoch) return save(key, state);
+      const known = copy?.state;
+      if (state !== undefined && (state.gatewayEpoch !== known?.gatewayEpoch || state.pending !== known.pending)) {
+        return save(key, state);
+      }
       if (copy !== undefined) copy.state = state;
       return true;
     },

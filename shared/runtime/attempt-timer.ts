@@ -1,23 +1,31 @@
 import type { Clock, Timer } from '../ports/clock.ts';
 
-/** Bounds one attempt. Most events need no call, so nothing is armed before the signal is asked for. */
-export function attemptTimer(
-  clock: Clock,
-  timeoutMs: number,
-  parent: AbortSignal,
-): Disposable & { readonly signal: () => AbortSignal } {
+export type AttemptTimer = Disposable & {
+  /** Bounds the attempt that is under way; the first call begins it. */
+  readonly signal: () => AbortSignal;
+  /** Begins another attempt, with time of its own. */
+  readonly next: () => AbortSignal;
+};
+
+/** Bounds the attempts at one event. Most events need no call, so nothing is armed before a signal is asked for. */
+export function attemptTimer(clock: Clock, timeoutMs: number, parent: AbortSignal): AttemptTimer {
   let controller: AbortController | undefined;
   let timer: Timer | undefined;
   const onParentAbort = () => controller?.abort(parent.reason);
+
+  function begin(): AbortSignal {
+    if (controller === undefined) parent.addEventListener('abort', onParentAbort, { once: true });
+    timer?.cancel();
+    const attempt = new AbortController();
+    controller = attempt;
+    if (parent.aborted) attempt.abort(parent.reason);
+    timer = clock.after(timeoutMs, () => attempt.abort(new Error(`attempt took longer than ${timeoutMs} ms`)));
+    return attempt.signal;
+  }
+
   return {
-    signal() {
-      if (controller !== undefined) return controller.signal;
-      controller = new AbortController();
-      if (parent.aborted) controller.abort(parent.reason);
-      parent.addEventListener('abort', onParentAbort, { once: true });
-      timer = clock.after(timeoutMs, () => controller?.abort(new Error(`attempt took longer than ${timeoutMs} ms`)));
-      return controller.signal;
-    },
+    signal: () => controller?.signal ?? begin(),
+    next: begin,
     [Symbol.dispose]() {
       timer?.cancel();
       parent.removeEventListener('abort', onParentAbort);

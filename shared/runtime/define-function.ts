@@ -66,8 +66,10 @@ export type Outcome = {
 };
 
 export type EventContext = {
-  /** For calls: aborts when the attempt's time is over or the process stops. Armed at its first use. */
+  /** For calls: aborts when the attempt's time is over or the process stops. Its time runs from its first use. */
   readonly attemptSignal: () => AbortSignal;
+  /** The same for another attempt at the event, after a conflict say, with time of its own. */
+  readonly nextAttempt: () => AbortSignal;
   readonly consumer: string;
   readonly streamSequence: number;
   /** The server's time of the event. */

@@ -285,6 +285,7 @@ export class Replay {
   #context({ sequence, storedAtUnixMs }: RecordedMessage): EventContext {
     return {
       attemptSignal: neverAborted,
+      nextAttempt: neverAborted,
       consumer: 'replay',
       streamSequence: sequence,
       storedAtUnixMs,

@@ -96,6 +96,7 @@ function eventProcessor(
     using attempt = attemptTimer(clock, manifest.attemptTimeoutMs, signal);
     const outcome = await handle(decoded.event, {
       attemptSignal: attempt.signal,
+      nextAttempt: attempt.next,
       consumer: consumer.durable,
       streamSequence: delivery.streamSequence,
       storedAtUnixMs: delivery.storedAtUnixMs,

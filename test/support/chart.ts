@@ -42,6 +42,8 @@ export const EVERYTHING = {
     liqoImages: { gateway: 'liqo/gateway:1', wireguard: 'liqo/wireguard:1', geneve: 'liqo/geneve:1' },
   },
   podMonitors: { enabled: true, labels: { release: 'prometheus' } },
+  prometheusRules: { enabled: true },
+  grafanaDashboard: { enabled: true },
   keda: { enabled: true },
 };
 

@@ -8,6 +8,7 @@ const FOREIGN_KINDS = [
   { group: 'networking.liqo.io', version: 'v1beta1', kind: 'WgGatewayServerTemplate' },
   { group: 'networking.liqo.io', version: 'v1beta1', kind: 'WgGatewayClientTemplate' },
   { group: 'monitoring.coreos.com', version: 'v1', kind: 'PodMonitor' },
+  { group: 'monitoring.coreos.com', version: 'v1', kind: 'PrometheusRule' },
   { group: 'keda.sh', version: 'v1alpha1', kind: 'ScaledObject' },
 ];
 

@@ -10,12 +10,14 @@ import { UsageError } from '../../shared/cli/errors.ts';
 import { formatDuration, parseDuration } from '../../shared/domain/duration.ts';
 import { MAX_TUNNELS } from '../../shared/domain/tunnel-interface.ts';
 import { missingParts } from '../support/real-parts.ts';
+import { apiBlackhole } from './cases/api-blackhole.ts';
 import { manyExchanges } from './cases/many-exchanges.ts';
 import { natsAway } from './cases/nats-away.ts';
 import { natsKilled } from './cases/nats-killed.ts';
 import { noDrift } from './cases/no-drift.ts';
 import { noLookups } from './cases/no-lookups.ts';
 import { randomLoss } from './cases/random-loss.ts';
+import { tokenRotated } from './cases/token-rotated.ts';
 import { writeStorm } from './cases/write-storm.ts';
 import { chaosRun } from './chaos-run.ts';
 import type { LongCase } from './long-case.ts';
@@ -23,6 +25,8 @@ import type { LongCase } from './long-case.ts';
 const LONG_CASES: readonly LongCase[] = [
   randomLoss,
   writeStorm,
+  apiBlackhole,
+  tokenRotated,
   natsKilled,
   natsAway,
   noLookups,

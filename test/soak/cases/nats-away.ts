@@ -1,4 +1,6 @@
+import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { CATALOG } from '../../../functions/catalog.ts';
 import { startRealLab } from '../../../infra/lab/real-lab.ts';
 import { DEFAULT_PING_SETTINGS } from '../../../shared/domain/ping-settings.ts';
 import { eventually } from '../../support/eventually.ts';
@@ -38,6 +40,11 @@ export const natsAway: LongCase = {
     for (const side of SIDES) {
       if ((await connected(side)) !== 0) faults.push(`gateway ${side} does not show wg_keepalive_bus_connected 0`);
     }
+    for (const { manifest } of CATALOG) {
+      for (const { pid } of lab.processesOf(manifest.name)) {
+        if (await isReady(pid)) faults.push(`${manifest.name} says that it is ready`);
+      }
+    }
     const due = (performance.now() - startMs) / PING.intervalMs;
     const pings = (await sent()) - sentBefore;
     say(`${pings} PINGs while NATS was away, ${due.toFixed(1)} were due`);
@@ -60,3 +67,10 @@ export const natsAway: LongCase = {
     return faults;
   },
 };
+
+/** Asks `/readyz` at the address of the process's own command line. */
+async function isReady(pid: number): Promise<boolean> {
+  const args = (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0');
+  const address = args.find((arg) => arg.startsWith('--metrics-bind-address='))?.split('=')[1];
+  return (await fetch(`http://${address}/readyz`)).ok;
+}

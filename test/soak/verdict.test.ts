@@ -18,6 +18,7 @@ function wrote(value: 'Connected' | 'Error', transition: number, measured?: numb
   const latency = measured === undefined ? {} : { latency: { value: '1ms', timestamp: at(measured) } };
   return {
     ...{
+      user: 'admin',
       verb: 'patch',
       connection: 'ns/gw-a',
       subresource: 'status',

@@ -7,6 +7,7 @@ type AuditEvent = {
   readonly stage: string;
   readonly verb: string;
   readonly requestURI: string;
+  readonly user?: { readonly username?: string };
   readonly objectRef?: {
     readonly resource?: string;
     readonly namespace?: string;
@@ -20,6 +21,8 @@ type AuditEvent = {
 /** A write of a Connection that the API server answered. */
 export type ConnectionWrite = {
   readonly verb: string;
+  /** As the API server knows it: `admin`, `system:serviceaccount:NAMESPACE:NAME`. */
+  readonly user: string;
   /** `NAMESPACE/NAME`. */
   readonly connection: string;
   readonly subresource: string | undefined;
@@ -40,8 +43,9 @@ export async function connectionWrites(auditLogFile: string): Promise<Connection
       const isWrite = ['create', 'update', 'patch', 'delete'].includes(verb);
       return isWrite && stage === 'ResponseComplete' && objectRef?.resource === 'connections';
     })
-    .map(({ verb, requestURI, objectRef = {}, responseStatus, requestObject }) => ({
+    .map(({ verb, user, requestURI, objectRef = {}, responseStatus, requestObject }) => ({
       verb,
+      user: user?.username ?? '',
       connection: connectionKey({ namespace: objectRef.namespace ?? '', name: objectRef.name ?? '' }),
       subresource: objectRef.subresource,
       fieldManager: new URL(requestURI, 'https://api').searchParams.get('fieldManager'),

@@ -95,6 +95,25 @@ export class KubernetesUnderTest implements AsyncDisposable {
     return name;
   }
 
+  /** A ServiceAccount that may do everything, and a token of it. */
+  async tokenOfNewAccount(namespace: string, name: string): Promise<string> {
+    const { admin } = this;
+    const accounts = `/api/v1/namespaces/${namespace}/serviceaccounts`;
+    const bindings = '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings';
+    const roleRef = { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'cluster-admin' };
+    const subjects = [{ kind: 'ServiceAccount', namespace, name }];
+    const binding = { metadata: { name: `${namespace}-${name}` }, roleRef, subjects };
+    await admin.call({ method: 'POST', path: accounts, body: { metadata: { name } } });
+    await admin.call({ method: 'POST', path: bindings, body: binding });
+    const body = { spec: { expirationSeconds: 600 } };
+    const answer = await admin.call<{ status: { token: string } }>({
+      method: 'POST',
+      path: `${accounts}/${name}/token`,
+      body,
+    });
+    return answer.body.status.token;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#cleanUp.disposeAsync();
   }

@@ -249,14 +249,14 @@ await describeReal('Kubernetes: writes and watches', ['kube-apiserver', 'etcd'],
   test('C18: writes go on when the token file has another token and the old one is revoked', LONG, async () => {
     const namespace = await kubernetes.namespace();
     const tokenFile = join(kubernetes.folder, 'token');
-    const token = await tokenOfNewAccount(namespace, 'before');
+    const token = await kubernetes.tokenOfNewAccount(namespace, 'before');
     const witness = new KubernetesConnectionStore(await kubernetes.client({ user: { token } }));
     await writeFile(tokenFile, token);
     const store = new KubernetesConnectionStore(await kubernetes.client({ user: { tokenFile } }));
     const ref = (await store.ensure(desiredConnection(namespace))).connection.metadata;
     await store.applyTunnel(ref, connected('liqo-tunnel', '1ms'));
 
-    await writeFile(tokenFile, await tokenOfNewAccount(namespace, 'after'));
+    await writeFile(tokenFile, await kubernetes.tokenOfNewAccount(namespace, 'after'));
     await kubernetes.admin.call({ method: 'DELETE', path: `/api/v1/namespaces/${namespace}/serviceaccounts/before` });
     // The API server trusts a token that it knows for ten seconds more.
     for (let round = 2; (await codeOf(witness.get(ref))) !== 'forbidden'; round++) {
@@ -270,25 +270,6 @@ await describeReal('Kubernetes: writes and watches', ['kube-apiserver', 'etcd'],
     const accounts = ['before', 'after'].map((name) => `system:serviceaccount:${namespace}:${name}`);
     expect([...new Set(writers)]).toEqual(accounts);
   });
-
-  /** A ServiceAccount that may do everything, and a token of it. */
-  async function tokenOfNewAccount(namespace: string, name: string): Promise<string> {
-    const { admin } = kubernetes;
-    const accounts = `/api/v1/namespaces/${namespace}/serviceaccounts`;
-    const bindings = '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings';
-    const roleRef = { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'cluster-admin' };
-    const subjects = [{ kind: 'ServiceAccount', namespace, name }];
-    const binding = { metadata: { name: `${namespace}-${name}` }, roleRef, subjects };
-    await admin.call({ method: 'POST', path: accounts, body: { metadata: { name } } });
-    await admin.call({ method: 'POST', path: bindings, body: binding });
-    const body = { spec: { expirationSeconds: 600 } };
-    const answer = await admin.call<{ status: { token: string } }>({
-      method: 'POST',
-      path: `${accounts}/${name}/token`,
-      body,
-    });
-    return answer.body.status.token;
-  }
 
   test('C19: fifty watches that are cut off leave no socket behind', LONG, async () => {
     const namespace = await kubernetes.namespace();

@@ -24,6 +24,7 @@ export class ApiProxy implements AsyncDisposable {
   readonly #server: Server;
   readonly #target: string;
   readonly #agent: Agent;
+  readonly #watches = new Set<ServerResponse>();
 
   private constructor(server: Server, target: string, ca: string) {
     this.#server = server;
@@ -38,6 +39,11 @@ export class ApiProxy implements AsyncDisposable {
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
     return new ApiProxy(server, target, ca);
+  }
+
+  /** Ends all watches, as a restart of the API server does. */
+  cutWatches(): void {
+    for (const watch of this.#watches) watch.destroy();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -65,8 +71,14 @@ export class ApiProxy implements AsyncDisposable {
       answered.pipe(response);
     });
     sent.once('error', () => response.destroy());
-    // A call that its caller gives up goes on at the server all the same; a watch ends with its reader.
-    response.once('close', () => url.includes('watch=') && sent.destroy());
+    if (url.includes('watch=')) {
+      this.#watches.add(response);
+      // A call that its caller gives up goes on at the server all the same; a watch ends with its reader.
+      response.once('close', () => {
+        this.#watches.delete(response);
+        sent.destroy();
+      });
+    }
     sent.end(body);
   }
 }

@@ -18,7 +18,8 @@ import { silentLogger } from './silent-logger.ts';
 import { TestGateway } from './test-gateway.ts';
 import { WgKeepalive } from './wg-keepalive.ts';
 
-const CONSUMERS = CATALOG.flatMap(({ manifest }) => ('consumers' in manifest ? manifest.consumers : []));
+/** Consumers of all functions. */
+export const CONSUMERS = CATALOG.flatMap(({ manifest }) => ('consumers' in manifest ? manifest.consumers : []));
 
 /** nats-server, kube-apiserver with an audit log, what setup makes there, and functions in processes of their own. */
 export class FunctionsOnRealParts implements AsyncDisposable {

@@ -9,6 +9,7 @@ import { NatsStateStore } from '../../adapters/nats-state-store.ts';
 import { systemClock } from '../../adapters/system-clock.ts';
 import { functionUser } from '../../domain/bus-user.ts';
 import type { FunctionPorts } from '../../ports/function-ports.ts';
+import { busThatTells, Refusals, storeThatTells } from '../../runtime/refusals.ts';
 import { runReplica } from '../../runtime/run-replica.ts';
 import type { OptionsOf, Run } from '../command-table.ts';
 import { connectKubernetes } from '../connect-kubernetes.ts';
@@ -71,12 +72,17 @@ async function runReplicas(
     random: Math.random,
     ...(watchNamespaces && { namespaces: watchNamespaces }),
   });
+  const refusals = { nats: new Refusals(systemClock), kubernetes: new Refusals(systemClock) };
   const ports: FunctionPorts = {
-    ...{ bus, feed, meter, log, clock: systemClock },
+    ...{ feed, meter, log, clock: systemClock },
+    bus: busThatTells(bus, refusals.nats),
     state: new NatsStateStore(bus.link),
-    connections: new KubernetesConnectionStore(kubernetes),
+    connections: storeThatTells(new KubernetesConnectionStore(kubernetes), refusals.kubernetes),
   };
-  const needs: readonly Check[] = [busCheck(bus), { name: 'kubernetes', check: () => schema.health() }];
+  const needs: readonly Check[] = [
+    allOf('nats', [busCheck(bus).check, () => refusals.nats.health()]),
+    allOf('kubernetes', [() => schema.health(), () => refusals.kubernetes.health()]),
+  ];
   readiness.push(...needs);
   if (definitions.some(({ manifest }) => manifest.name === 'connection-watch')) readiness.push(feedCheck(feed));
   const watching = [schema.run(stop), logReadiness(readiness, { clock: systemClock, log, signal: stop })];
@@ -90,6 +96,11 @@ async function runReplicas(
   }
   await Promise.all(watching);
   return 0;
+}
+
+/** The first that is not well speaks for all. */
+function allOf(name: string, checks: readonly Check['check'][]): Check {
+  return { name, check: () => checks.map((check) => check()).find(({ ok }) => !ok) ?? { ok: true } };
 }
 
 function feedCheck(feed: KubernetesChangeFeed): Check {

@@ -19,6 +19,7 @@ export type Container = {
   readonly name: string;
   readonly image: string;
   readonly args: readonly string[];
+  readonly env?: readonly { readonly name: string; readonly value: string }[];
   readonly ports?: readonly { readonly name: string; readonly containerPort: number }[];
   readonly readinessProbe?: object;
   readonly livenessProbe?: object;
@@ -45,6 +46,7 @@ export const EVERYTHING = {
   prometheusRules: { enabled: true },
   grafanaDashboard: { enabled: true },
   keda: { enabled: true },
+  env: { HTTPS_PROXY: 'http://proxy:3128', NO_PROXY: '10.0.0.0/8' },
 };
 
 /** `helm ARGS…`; `input` goes to its standard input. Rejects with what it says on standard error. */

@@ -98,6 +98,14 @@ await describeReal('the chart', ['helm'], () => {
     }
   });
 
+  it('gives functions and setup the environment that is wanted, and none without', async () => {
+    const containers = async (values: object) =>
+      (await renderChart(values)).flatMap((object) => podOf(object)?.containers ?? []);
+    const env = Object.entries(EVERYTHING.env).map(([name, value]) => ({ name, value }));
+    for (const container of await containers({ env: EVERYTHING.env })) expect(container.env).toEqual(env);
+    for (const container of await containers({})) expect(container).not.toHaveProperty('env');
+  });
+
   it('scales each function on exactly the consumers that it has, and leaves their replicas to KEDA', async () => {
     const objects = await renderChart(EVERYTHING);
     const triggers = objects
@@ -122,6 +130,7 @@ await describeReal('the chart', ['helm'], () => {
     [{ ping: { interval: 'soon' } }, /interval/],
     [{ nats: { url: 'nats://user:secret@nats:4222' } }, /url/],
     [{ replicas: 3 }, /replicas/],
+    [{ env: { HTTPS_PROXY: 3128 } }, /HTTPS_PROXY/],
     [{ gatewayTemplates: { enabled: true } }, /gatewayTemplates\.liqoImages\.\w+: the image of Liqo's/],
   ])('refuses %j and says what is wrong', async (values, message) => {
     await expect(renderChart(values)).rejects.toThrow(message);

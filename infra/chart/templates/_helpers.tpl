@@ -28,6 +28,15 @@ capabilities: { drop: [ALL] }
 seccompProfile: { type: RuntimeDefault }
 {{- end }}
 
+{{- define "wg-keepalive.env" -}}
+{{- with .Values.env }}
+env:
+  {{- range $name, $value := . }}
+  - { name: {{ $name }}, value: {{ $value | quote }} }
+  {{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* Flags by which a part finds NATS, and the files that they name. */ -}}
 {{- define "wg-keepalive.natsFlags" -}}
 - --nats-url={{ .Values.nats.url }}

@@ -50,6 +50,7 @@ export async function runScenario(
   const failures: string[] = [];
   let nowMs = 0;
   let overdueMs = 0;
+  let transitions = new Set<string>();
   for (;;) {
     signal?.throwIfAborted();
     const step = scenario.steps[steps.length];
@@ -64,13 +65,16 @@ export async function runScenario(
       continue;
     }
     const startedMs = clock.monotonicMs();
-    if (expectation !== undefined && !(isFinal && step !== undefined)) {
-      const faults = differences(expectation, await lab.connections());
+    const isTooEarly = expectation?.steady === true && nowMs < expectation.byMs;
+    if (expectation !== undefined && !isTooEarly && !(isFinal && step !== undefined)) {
+      const connections = await lab.connections();
+      const faults = [...differences(expectation, connections), ...changesSince(transitions, expectation, connections)];
       const isLate = nowMs >= expectation.byMs && overdueMs >= graceMs;
       if (faults.length === 0 || isLate) {
         reachedMs.push(faults.length === 0 ? nowMs : undefined);
         if (faults.length > 0) failures.push(`by ${formatDuration(expectation.byMs)}: ${faults.join('; ')}`);
         overdueMs = 0;
+        transitions = new Set(transitionsOf(connections));
         continue;
       }
     }
@@ -95,6 +99,25 @@ function differences(expectation: Expectation, connections: readonly Connection[
     if (connection === undefined) return [`${key} does not exist`];
     return [...faultsOf(connection, expectation)].map((fault) => `${key}: ${fault}`);
   });
+}
+
+/** Each tunnel with the instant at which its value began. */
+function transitionsOf(connections: readonly Connection[]): string[] {
+  return connections.flatMap(({ metadata, status = {} }) =>
+    (status.tunnels ?? []).map(
+      ({ interfaceID, value, lastTransitionTime }) =>
+        `${connectionKey(metadata)} ${interfaceID} is ${value} since ${lastTransitionTime ?? 'its listing'}`,
+    ),
+  );
+}
+
+/** What a steady state must not have: a value that came in between shows in the instant, however short it was. */
+function changesSince(
+  before: ReadonlySet<string>,
+  { steady = false }: Expectation,
+  connections: readonly Connection[],
+): string[] {
+  return steady ? transitionsOf(connections).filter((one) => !before.has(one)) : [];
 }
 
 function* faultsOf({ status = {} }: Connection, wanted: Expectation): Generator<string> {

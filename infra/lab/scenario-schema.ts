@@ -30,6 +30,7 @@ export type ScenarioDocument = {
     readonly connections?: 'all' | readonly string[];
     readonly value: ConnectionValue;
     readonly tunnels: Readonly<Record<string, ConnectionValue>>;
+    readonly steady?: boolean;
   }[];
 };
 
@@ -70,9 +71,10 @@ const expectation = {
       additionalProperties: value,
       description: 'a value for each tunnel, such as { liqo-tunnel: Connected }',
     },
+    steady: { type: 'boolean', description: 'true: nothing has changed since the expectation above, until then' },
   },
   additionalProperties: false,
-  description: 'by, value and tunnels',
+  description: 'by, value, tunnels and steady',
 };
 
 const schema = {

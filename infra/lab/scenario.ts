@@ -37,6 +37,8 @@ export type Expectation = {
   readonly value: ConnectionValue;
   /** Exactly these tunnels, each with this value. */
   readonly tunnels: Readonly<Record<string, ConnectionValue>>;
+  /** Looked at when `byMs` has come, not before: no tunnel has changed its value since the expectation before was met. */
+  readonly steady?: boolean;
 };
 
 /** @throws UsageError that names the file, the field, its value and what is wanted */
@@ -65,8 +67,9 @@ export function parseScenario(text: string, file: string): Scenario {
     tunnels: checked.tunnels,
     ...settingsOf(checked.settings ?? {}),
     steps: (checked.steps ?? []).map(({ at, ...action }) => ({ atMs: milliseconds(at), action: action as Action })),
-    expectations: checked.expectations.map(({ by, connections = 'all', value, tunnels }) => ({
+    expectations: checked.expectations.map(({ by, connections = 'all', value, tunnels, steady }) => ({
       ...{ byMs: milliseconds(by), connections, value, tunnels },
+      ...(steady !== undefined && { steady }),
     })),
   };
   const contradictions = [...contradictionsOf(scenario)];

@@ -113,6 +113,30 @@ describe('running a scenario', () => {
     expect((await lab.run(cutAndRestore)).reachedMs[0]).toBe(0);
   });
 
+  test('sees a value that came and went before a steady expectation, and looks at that not before its time', async () => {
+    const steady = (until: string) =>
+      parseScenario(
+        `
+name: steady
+description: nothing happens
+tunnels: 1
+expectations:
+  - { by: 1s, value: Connected, tunnels: { liqo-tunnel: Connected } }
+  - { by: ${until}, value: Connected, tunnels: { liqo-tunnel: Connected }, steady: true }
+`,
+        'steady.yaml',
+      );
+    const lab = new FakeLab();
+    expect(await lab.run(steady('5s'))).toMatchObject({ ok: true, reachedMs: [0, 5_000] });
+    lab.clock.after(2_000, () => {
+      const [tunnel] = connected.tunnels ?? [];
+      const since = { lastTransitionTime: '2026-01-01T00:00:02Z' };
+      lab.status = { ...connected, ...(tunnel && { tunnels: [{ ...tunnel, ...since }] }) };
+    });
+    const report = await lab.run(steady('5s'));
+    expect(report.failures).toEqual([expect.stringContaining('liqo-tunnel is Connected since 2026-01-01T00:00:02Z')]);
+  });
+
   test('ends with the reason of its signal', async () => {
     const lab = new FakeLab();
     await expect(lab.run(cutAndRestore, { signal: AbortSignal.abort(new Error('enough')) })).rejects.toThrow('enough');

@@ -1,6 +1,11 @@
 import { aggregate, sameAggregate } from '../../shared/domain/aggregate.ts';
 import type { Change } from '../../shared/domain/change.ts';
-import { type Connection, type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
+import {
+  type AggregateStatus,
+  type Connection,
+  type ConnectionRef,
+  connectionKey,
+} from '../../shared/domain/connection.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
@@ -8,10 +13,13 @@ import { latestOnly } from '../../shared/runtime/latest-only.ts';
 import { type NewestVersions, newestVersions } from '../../shared/runtime/newest-versions.ts';
 import { manifest } from './manifest.ts';
 
+/** The tunnels of a Connection are refreshed in the same round of PINGs: one write shows them all. */
+const DEFAULT_DELAY_MS = 500;
 /** After so many conflicts in a row the change comes again later. */
 const MAX_CONFLICTS = 5;
 
 const SUPERSEDED: Outcome = { outcome: 'throttled', reason: 'Superseded' };
+const UNCHANGED: Outcome = { outcome: 'throttled', reason: 'Unchanged' };
 const ALREADY_JUDGED: Outcome = { outcome: 'throttled', reason: 'AlreadyJudged' };
 
 type ConnectionChange = Extract<Change, { readonly kind: 'connections' }>;
@@ -22,14 +30,15 @@ type ConnectionChange = Extract<Change, { readonly kind: 'connections' }>;
  *
  * A change that a newer one has overtaken is acknowledged without a call: the newer one stays in the stream until it is
  * judged, here or, if this process dies, elsewhere. So a burst costs one write, not one a change, and a Connection whose
- * writes fail keeps one place in the consumer, however often it changes.
+ * writes fail keeps one place in the consumer, however often it changes. Where nothing but the latency is to be written,
+ * the change waits a little for the next; it is not acknowledged until then.
  */
 export const connectionAggregate = defineFunction<Change>({
   manifest,
-  create(ports) {
+  create(ports, { aggregateDelayMs = DEFAULT_DELAY_MS }) {
     const seen = newestVersions();
     const judged = newestVersions();
-    const inTurn = latestOnly();
+    const inTurn = latestOnly(ports.clock);
     const updateConnectionStatusAggregated = aggregateUpdater(ports, judged);
 
     async function judge(ref: ConnectionRef, { type, object }: ConnectionChange, context: EventContext) {
@@ -37,8 +46,16 @@ export const connectionAggregate = defineFunction<Change>({
       if (seen.supersede(object)) return SUPERSEDED;
       seen.note(object);
       if (judged.cover(object)) return ALREADY_JUDGED;
-      const outcome = await inTurn(connectionKey(ref), async () =>
-        judged.cover(object) ? ALREADY_JUDGED : updateConnectionStatusAggregated(ref, object, context),
+      const { status, metadata } = object;
+      const after = aggregate(status?.tunnels ?? [], status, metadata);
+      if (sameAggregate(status, after)) {
+        judged.note(object);
+        return UNCHANGED;
+      }
+      const outcome = await inTurn(
+        connectionKey(ref),
+        async () => (judged.cover(object) ? ALREADY_JUDGED : updateConnectionStatusAggregated(ref, object, context)),
+        isRefresh(status, after) ? aggregateDelayMs : 0,
       );
       return outcome ?? SUPERSEDED;
     }
@@ -70,7 +87,7 @@ function aggregateUpdater({ connections, log }: FunctionPorts, judged: NewestVer
         const after = aggregate(before?.tunnels ?? [], before, current.metadata);
         if (sameAggregate(before, after)) {
           judged.note(current);
-          return { outcome: 'throttled', reason: 'Unchanged' };
+          return UNCHANGED;
         }
         const written = await connections.applyAggregate(ref, after, {
           signal: context.attemptSignal(),
@@ -89,6 +106,12 @@ function aggregateUpdater({ connections, log }: FunctionPorts, judged: NewestVer
     }
     return { outcome: 'failed', reason: 'Conflict' };
   };
+}
+
+/** Nothing but the latency differs. */
+function isRefresh(before: Connection['status'], after: AggregateStatus): boolean {
+  const { latency: _, ...rest } = before ?? {};
+  return sameAggregate({ ...rest, ...(after.latency && { latency: after.latency }) }, after);
 }
 
 function retryAfter({ retryAfterMs }: StoreError): { readonly retryAfterMs?: number } {

@@ -10,7 +10,7 @@ import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gate
 import type { GatewayState } from '../../shared/domain/gateway-state.ts';
 import { encodeToken } from '../../shared/domain/subject-token.ts';
 import { desiredConnection, planListing } from '../../shared/domain/tunnel-listing.ts';
-import { StoreError } from '../../shared/ports/connection-store.ts';
+import { StoreError, type StoreErrorCode } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
@@ -24,6 +24,12 @@ import { silenceTimer } from './silence-timer.ts';
 
 /** Connections whose listing is remembered as right; one that is forgotten is compared again. */
 const MAX_VERIFIED = 10_000;
+
+/** There is no such namespace any more, or it is no Connection: only another announcement helps. */
+const HOPELESS: readonly string[] = ['not-found', 'invalid'] satisfies StoreErrorCode[];
+/** Somebody must grant rights, run setup, or wait for a namespace to end. */
+const REFUSALS: readonly string[] = ['forbidden', 'schema'] satisfies StoreErrorCode[];
+const INSIST_EVERY_MS = 30_000;
 
 export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
   manifest,
@@ -50,6 +56,10 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
     }
 
     async function onAnnouncement(announced: Announced, trigger: Trigger): Promise<Outcome> {
+      const { namespaces } = settings;
+      if (namespaces?.includes(announced.announcement.namespace) === false) {
+        return { outcome: 'orphan', reason: 'NotWatched', connection: refOf(announced.announcement) };
+      }
       const judgement = await gateways.accept(announced);
       const outcome: Outcome =
         judgement.kind === 'stale'
@@ -93,16 +103,37 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
       return { ...(await ensure(gateway, trigger, context.storedAtUnixMs)), connection };
     }
 
+    /**
+     * @returns those that were refused, and may not be another time
+     * @throws Error where the API server cannot be asked
+     */
+    async function ensureAll(announced: readonly Announced[], signal: AbortSignal): Promise<readonly Announced[]> {
+      const refused: Announced[] = [];
+      for (const one of announced) {
+        const eventId = `start-${ports.clock.unixMs()}`;
+        const { outcome, reason } = await onAnnouncement(one, { eventId, signal: () => signal });
+        if (outcome !== 'failed' || HOPELESS.includes(reason)) continue;
+        if (!REFUSALS.includes(reason)) {
+          throw new Error(`${connectionKey(refOf(one.announcement))} could not be ensured: ${reason}`);
+        }
+        refused.push(one);
+      }
+      return refused;
+    }
+
+    /** In the background: one whose namespace ends, say, must not keep the others from being looked after. */
+    async function insist(refused: readonly Announced[], signal: AbortSignal): Promise<void> {
+      let left = refused;
+      while (left.length > 0 && !signal.aborted) {
+        await ports.clock.sleep(INSIST_EVERY_MS, signal).catch(() => {});
+        if (!signal.aborted) left = await ensureAll(left, signal).catch(() => left);
+      }
+    }
+
     return {
       /** Whatever was announced is looked at once: a lost bucket or a missed change repairs itself here. */
       async start(signal) {
-        for (const announced of await gateways.announced('gateways.*.*')) {
-          const eventId = `start-${ports.clock.unixMs()}`;
-          const { outcome, reason } = await onAnnouncement(announced, { eventId, signal: () => signal });
-          if (outcome === 'failed') {
-            throw new Error(`${connectionKey(refOf(announced.announcement))} could not be ensured: ${reason}`);
-          }
-        }
+        void insist(await ensureAll(await gateways.announced('gateways.*.*'), signal), signal);
       },
 
       async handle({ id, type, data }, context) {

@@ -4,4 +4,8 @@ export type FunctionSettings = {
   readonly updateStatusIntervalMs: number;
   /** A Connection whose gateway says nothing for this long turns to Error. @defaultValue 30000 */
   readonly gatewaySilentAfterMs: number;
+  /** How long a mere refresh of a Connection's latency waits for those of its other tunnels. @defaultValue 500 */
+  readonly aggregateDelayMs?: number;
+  /** What is elsewhere is nobody's business here. @defaultValue all */
+  readonly namespaces?: readonly string[];
 };

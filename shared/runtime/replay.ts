@@ -77,7 +77,7 @@ export class Replay {
     const { ports } = this.#sandbox;
     this.#onStep = onStep;
     this.#tunnelStatus = tunnelStatus.create(ports, settings);
-    this.#aggregate = connectionAggregate.create(ports, settings);
+    this.#aggregate = connectionAggregate.create(ports, { ...settings, aggregateDelayMs: 0 });
     this.#check = eventChecker(tunnelStatus.manifest.accepts);
     this.#decode = eventDecoder(tunnelStatus.manifest.accepts);
   }

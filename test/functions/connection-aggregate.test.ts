@@ -143,6 +143,53 @@ describe('connection-aggregate', () => {
     expect(bench.world.count('connection-aggregate', 'throttled')).toBeGreaterThan(190);
   });
 
+  it('shows the refreshes of one round of PINGs in one write, and a change of value at once', async () => {
+    const bench = new Bench();
+    const { writes, connections } = counted();
+    const ids = Array.from({ length: 8 }, (_, index) => `liqo-tunnel${index || ''}`);
+    bench.world.start('connection-watch');
+    bench.world.start('connection-aggregate', { connections });
+    await bench.create(REF, ids);
+    for (const id of ids) await bench.connect(id, 1);
+    await bench.world.clock.advance(1_000);
+    writes.length = 0;
+
+    for (const id of ids) {
+      await bench.connect(id, 3);
+      await bench.world.clock.advance(20);
+    }
+    expect(writes).toEqual([]);
+    await bench.world.clock.advance(400);
+    expect(writes).toMatchObject([{ value: 'Connected', latency: { value: '3ms' } }]);
+
+    await bench.connect('liqo-tunnel', 5);
+    await bench.world.clock.advance(20);
+    await bench.store.applyTunnel(REF, { interfaceID: 'liqo-tunnel1', value: 'Error', lastTransitionTime: T0 });
+    await bench.world.clock.advance(1);
+    expect(bench.status()?.value).toBe('Error');
+    await bench.world.clock.advance(10_000);
+    expect(writes).toHaveLength(2);
+  });
+
+  it('loses no refresh that waits when its replica dies, nor when it stops', async () => {
+    for (const end of ['crash', 'stop'] as const) {
+      const bench = new Bench();
+      bench.world.start('connection-watch');
+      const first = bench.world.start('connection-aggregate');
+      await bench.create(REF, ['liqo-tunnel']);
+      await bench.connect('liqo-tunnel', 1);
+      await bench.world.clock.advance(1_000);
+      await bench.connect('liqo-tunnel', 2);
+      await bench.world.clock.advance(100);
+      const ended = first[end]();
+      await bench.world.clock.advance(1_000);
+      await ended;
+      bench.world.start('connection-aggregate');
+      await bench.world.clock.advance(10_000);
+      expect(bench.status()?.latency?.value).toBe('2ms');
+    }
+  });
+
   it('lets no Connection that is refused stand in the way of others, and writes it once it may', async () => {
     const bench = new Bench();
     let refusing = true;

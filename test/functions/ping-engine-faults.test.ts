@@ -127,6 +127,22 @@ describe('a process that was stopped', () => {
     expect(down?.monotonicMs).toBeCloseTo(heardMs + 60_000 + 300, 0);
   });
 
+  test('sends on while it reads a backlog that does not end, and judges only then', async () => {
+    const tasks: (() => void)[] = [];
+    const { clock, network, host } = create({ intervalMs: 100, lossThreshold: 3 });
+    host.afterBacklog = (task) => tasks.push(task);
+    const [peer] = await startPeers(network, 1);
+    await clock.advance(1_050);
+    peer?.close();
+    const sent = world.sentTo(0);
+    await clock.advance(2_000);
+    expect(world.sentTo(0)).toBe(sent + 20);
+    expect(world.last()?.value).toBe('Connected');
+    expect(tasks.length).toBe(1);
+    tasks[0]?.();
+    expect(world.last()).toMatchObject({ kind: 'down', value: 'Error' });
+  });
+
   test('shows its lag', async () => {
     const { clock, network } = create();
     await startPeers(network, 1);

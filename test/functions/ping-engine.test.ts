@@ -179,6 +179,26 @@ describe('a PING', () => {
     expect(others).toEqual({});
   });
 
+  test('is due when it is, whatever junk comes between: 20,000 a second for a minute', async () => {
+    const { clock, network } = create({ tunnels: 2 });
+    for (const index of [0, 1]) await startFakePeer(network, tunnelAt(index).peer);
+    const due: number[] = [];
+    network.path = (datagram) => {
+      if (datagram.from.address === US.address) due.push(clock.monotonicMs());
+      return [1];
+    };
+    const junk = [new Uint8Array(900), new Uint8Array(), new TextEncoder().encode('{"clusterID":"'), pong];
+    const flood = () => {
+      for (let i = 0; i < 200; i++) network.deliver({ bytes: junk[i % 4] as Uint8Array, from: PEER, to: US });
+      clock.after(10, flood);
+    };
+    flood();
+    await clock.advance(60_000);
+    expect(due).toEqual(Array.from({ length: 31 }, (_, tick) => tick * 2_000));
+    expect(new Set(world.sightings.map(({ kind }) => kind))).toEqual(new Set(['pong']));
+    expect(await world.dropped()).toMatchObject({ malformed: 915_150, unknown: 305_050 });
+  });
+
   test('that is oversize is dropped', async () => {
     const { network } = create({ bufferSizeBytes: 64 });
     await world.clock.advance(1);

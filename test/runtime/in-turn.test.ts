@@ -3,6 +3,7 @@ import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import { latestOnly } from '../../shared/runtime/latest-only.ts';
 import { newestVersions } from '../../shared/runtime/newest-versions.ts';
 import { oneAtATime } from '../../shared/runtime/one-at-a-time.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 /** Tasks that end when the test says so. */
 function tasks() {
@@ -32,9 +33,10 @@ function tasks() {
 
 describe('latestOnly', () => {
   it('runs the first and the last of those that come meanwhile', async () => {
-    const { started, task, end } = tasks();
-    const run = latestOnly();
+    const { started, task, turn, end } = tasks();
+    const run = latestOnly(new VirtualClock());
     const results = ['a', 'b', 'c', 'd'].map((name) => run('key', task(name)));
+    await turn();
     expect(started).toEqual(['a']);
     await end('a');
     expect(started).toEqual(['a', 'd']);
@@ -43,11 +45,12 @@ describe('latestOnly', () => {
   });
 
   it('keeps keys apart, goes on after a failure, and forgets a key at rest', async () => {
-    const { started, task, end, fail } = tasks();
-    const run = latestOnly();
+    const { started, task, turn, end, fail } = tasks();
+    const run = latestOnly(new VirtualClock());
     const first = run('key', task('a'));
     const second = run('key', task('b'));
     const other = run('other', task('c'));
+    await turn();
     expect(started).toEqual(['a', 'c']);
     await Promise.all([expect(first).rejects.toThrow('a'), fail('a')]);
     expect(started).toEqual(['a', 'c', 'b']);
@@ -55,7 +58,44 @@ describe('latestOnly', () => {
     await end('c');
     expect([await second, await other]).toEqual(['b done', 'c done']);
     void run('key', task('d'));
+    await turn();
     expect(started.at(-1)).toBe('d');
+  });
+});
+
+describe('latestOnly, where a task may wait', () => {
+  it('runs the last of those that came meanwhile, at the time of the first', async () => {
+    const clock = new VirtualClock();
+    const run = latestOnly(clock);
+    const ranAt: [string, number][] = [];
+    const task = (name: string) => async () => {
+      ranAt.push([name, clock.monotonicMs()]);
+    };
+    for (const name of ['a', 'b', 'c', 'd']) {
+      void run('key', task(name), 500);
+      await clock.advance(150);
+    }
+    await clock.advance(1_000);
+    void run('key', task('e'), 500);
+    await clock.advance(1_000);
+    expect(ranAt).toEqual([
+      ['d', 500],
+      ['e', 2_100],
+    ]);
+  });
+
+  it('lets nobody wait behind one that cannot', async () => {
+    const clock = new VirtualClock();
+    const run = latestOnly(clock);
+    const ranAt: [string, number][] = [];
+    const task = (name: string) => async () => {
+      ranAt.push([name, clock.monotonicMs()]);
+    };
+    void run('key', task('a'), 500);
+    await clock.advance(100);
+    void run('key', task('b'));
+    await clock.advance(1_000);
+    expect(ranAt).toEqual([['b', 100]]);
   });
 });
 

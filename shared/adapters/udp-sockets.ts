@@ -3,8 +3,11 @@ import { once } from 'node:events';
 import { isIP } from 'node:net';
 import type { DatagramSocket, DatagramSockets, Endpoint } from '../ports/datagram-socket.ts';
 
-/** Turns of the event loop that a backlog may take: each reads up to 32 datagrams a socket. */
-const MAX_BACKLOG_TURNS = 64;
+/** Turns of the event loop that a backlog may take: each reads up to 32 datagrams a socket, more than its buffer holds. */
+const MAX_BACKLOG_TURNS = 32;
+
+/** Room for what comes while this process does not run; the kernel gives as much of it as it may (rmem_max). */
+const PEER_BUFFER_BYTES = 1_048_576;
 
 /** Room for a few datagrams of strangers: a flood of theirs is dropped by the kernel. */
 const STRAY_BUFFER_BYTES = 16_384;
@@ -32,6 +35,7 @@ export class UdpSockets implements DatagramSockets {
       await bind(connected, local);
       await connect(connected, peer);
       await bind(stray, local);
+      connected.setRecvBufferSize(PEER_BUFFER_BYTES);
       stray.setRecvBufferSize(STRAY_BUFFER_BYTES);
     } catch (error) {
       await Promise.all([closeSocket(connected), closeSocket(stray)]);

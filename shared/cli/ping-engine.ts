@@ -32,13 +32,17 @@ class Engine implements PingEngine {
   readonly #context: EngineContext;
   readonly #reports: EngineReports;
   #tunnels: readonly EngineTunnel[] = [];
-  /** When each tunnel wants to be woken next, or earlier: a PONG puts it off, which shows at the next wake-up. */
-  #wakeAtMs = new Float64Array();
+  /** When each tunnel has to send, and to be judged, next, or earlier: what a PONG puts off shows when it is looked at. */
+  #sendAtMs = new Float64Array();
+  #judgeAtMs = new Float64Array();
 
   #timer: Timer | undefined;
   #plannedMs = Number.POSITIVE_INFINITY;
-  /** From a wake-up until its verdicts are given; what arises meanwhile is planned at the end. */
-  #isAwake = false;
+  /** While true, what arises is planned at the end of the turn. */
+  #isInTurn = false;
+  /** Verdicts are due and wait until the sockets are read; sending goes on meanwhile. */
+  #isReadingBacklog = false;
+  /** The pause before this wake-up, until what piled up in it is read. */
   #stall: Stall | undefined;
   #isStopped = false;
 
@@ -94,7 +98,8 @@ class Engine implements PingEngine {
       const { interfaceId } = endpoint;
       return createEngineTunnel(endpoint, firstDue, this.#sequences.get(interfaceId) ?? 0, this.#context);
     });
-    this.#wakeAtMs = Float64Array.from(this.#tunnels, ({ monitor }) => monitor.nextWakeAtMs());
+    this.#sendAtMs = Float64Array.from(this.#tunnels, ({ monitor }) => monitor.sendAtMs());
+    this.#judgeAtMs = Float64Array.from(this.#tunnels, ({ monitor }) => monitor.judgeAtMs());
     this.#arm();
   }
 
@@ -115,9 +120,10 @@ class Engine implements PingEngine {
 
   /** Sets the timer for whatever is due first; one that comes too early finds nothing to do and sets it again. */
   #arm(): void {
-    if (this.#isStopped || this.#isAwake) return;
+    if (this.#isStopped || this.#isInTurn) return;
     let atMs = Math.min(this.#reports.dueAtMs(), this.#snapshotAtMs);
-    for (const wakeAtMs of this.#wakeAtMs) if (wakeAtMs < atMs) atMs = wakeAtMs;
+    for (const sendAtMs of this.#sendAtMs) if (sendAtMs < atMs) atMs = sendAtMs;
+    if (!this.#isReadingBacklog) for (const judgeAtMs of this.#judgeAtMs) if (judgeAtMs < atMs) atMs = judgeAtMs;
     if (this.#timer !== undefined && this.#plannedMs <= atMs) return;
     this.#timer?.cancel();
     this.#plannedMs = atMs;
@@ -126,7 +132,7 @@ class Engine implements PingEngine {
 
   #wake(): void {
     this.#timer = undefined;
-    this.#isAwake = true;
+    this.#isInTurn = true;
     const now = this.#now();
     const lagMs = now.monotonicMs - this.#plannedMs;
     this.#worstLagMs = Math.max(this.#worstLagMs, lagMs);
@@ -135,46 +141,50 @@ class Engine implements PingEngine {
       this.#stall = stallBefore(now, lagMs);
       for (const { monitor } of this.#tunnels) monitor.stalled(this.#stall);
     }
-    let isJudgementDue = isStalled;
-    this.#forEachDue(now.monotonicMs, ({ monitor, send }) => {
-      send(now.monotonicMs);
-      isJudgementDue ||= monitor.judgeAtMs() <= now.monotonicMs;
-    });
-    if (isJudgementDue) this.#sockets.afterBacklog(() => this.#judge());
-    else this.#finishTurn(now);
+    this.#forEachDue(this.#sendAtMs, now, ({ send }) => send(now.monotonicMs));
+    const isJudgementDue = isStalled || this.#judgeAtMs.some((judgeAtMs) => judgeAtMs <= now.monotonicMs);
+    if (isJudgementDue && !this.#isReadingBacklog) {
+      this.#isReadingBacklog = true;
+      this.#sockets.afterBacklog(() => this.#judge());
+    }
+    this.#finishTurn(now);
   }
 
   #judge(): void {
+    this.#isReadingBacklog = false;
     this.#stall = undefined;
     if (this.#isStopped) return;
     const now = this.#now();
-    this.#forEachDue(now.monotonicMs, ({ monitor }) => {
+    this.#isInTurn = true;
+    this.#forEachDue(this.#judgeAtMs, now, ({ monitor }) => {
       if (monitor.judgeAtMs() <= now.monotonicMs) monitor.judge(now);
     });
     this.#finishTurn(now);
   }
 
-  /** Those that wanted to be woken by now; afterwards it is known when they want it next. */
-  #forEachDue(nowMs: number, task: (tunnel: EngineTunnel) => void): void {
-    const wakeAtMs = this.#wakeAtMs;
-    for (let index = 0; index < wakeAtMs.length; index++) {
-      if ((wakeAtMs[index] as number) > nowMs) continue;
-      const tunnel = this.#tunnels[index] as EngineTunnel;
-      task(tunnel);
-      wakeAtMs[index] = tunnel.monitor.nextWakeAtMs();
+  #forEachDue(atMs: Float64Array, now: Moment, task: (tunnel: EngineTunnel) => void): void {
+    for (let index = 0; index < atMs.length; index++) {
+      if ((atMs[index] as number) > now.monotonicMs) continue;
+      task(this.#tunnels[index] as EngineTunnel);
+      this.#plan(index);
     }
+  }
+
+  #plan(index: number): void {
+    const { monitor } = this.#tunnels[index] as EngineTunnel;
+    this.#sendAtMs[index] = monitor.sendAtMs();
+    this.#judgeAtMs[index] = monitor.judgeAtMs();
   }
 
   #onRefused(interfaceId: string): void {
     const index = this.#tunnels.findIndex(({ endpoint }) => endpoint.interfaceId === interfaceId);
-    const tunnel = this.#tunnels[index];
-    if (tunnel === undefined) return;
-    this.#wakeAtMs[index] = tunnel.monitor.nextWakeAtMs();
+    if (index < 0) return;
+    this.#plan(index);
     this.#arm();
   }
 
   #finishTurn({ monotonicMs }: Moment): void {
-    this.#isAwake = false;
+    this.#isInTurn = false;
     if (monotonicMs >= this.#snapshotAtMs) {
       this.#snapshotAtMs = monotonicMs + this.#snapshotEveryMs;
       this.#reports.tell(this.#snapshot());
@@ -186,10 +196,7 @@ class Engine implements PingEngine {
 
   /** The pause that a datagram read at `moment` may have waited through, if it was a notable one. */
   #stallAt(moment: Moment): Stall | undefined {
-    if (this.#isAwake) {
-      const stall = this.#stall;
-      return stall && durationOf(stall) > NOTABLE_STALL_MS ? stall : undefined;
-    }
+    if (this.#stall !== undefined) return durationOf(this.#stall) > NOTABLE_STALL_MS ? this.#stall : undefined;
     const lagMs = moment.monotonicMs - this.#plannedMs;
     return lagMs > NOTABLE_STALL_MS ? stallBefore(moment, lagMs) : undefined;
   }

@@ -45,6 +45,8 @@ const VOWEL_OFFSET = '","msgType":"P'.length;
 const VOWEL_O = 'O'.charCodeAt(0);
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
 
 /** `sender`: 8 hex digits, drawn anew for each run. */
 export function clusterIdOf(interfaceId: string, sender: string): string {
@@ -64,6 +66,7 @@ export function encodePingMessage(message: PingMessage): Uint8Array {
 
 /** Any JSON form of the message, unknown fields ignored, else `undefined`; never throws. */
 export function decodePingMessage(bytes: Uint8Array): PingMessage | undefined {
+  if (!isInBraces(bytes)) return undefined; // most junk: an exception would cost more than all the rest
   let json: unknown;
   try {
     json = JSON.parse(decoder.decode(bytes));
@@ -157,6 +160,19 @@ function replyFromJson(bytes: Uint8Array): Uint8Array {
 function toPong(bytes: Uint8Array, idEnd: number): Uint8Array {
   bytes[idEnd + VOWEL_OFFSET] = VOWEL_O;
   return bytes;
+}
+
+function isInBraces(bytes: Uint8Array): boolean {
+  let start = 0;
+  let end = bytes.length - 1;
+  while (isSpace(bytes[start])) start += 1;
+  while (isSpace(bytes[end])) end -= 1;
+  return bytes[start] === OPEN_BRACE && bytes[end] === CLOSE_BRACE;
+}
+
+/** As JSON has it. */
+function isSpace(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
 function matches(bytes: Uint8Array, at: number, expected: Uint8Array): boolean {

@@ -95,9 +95,9 @@ export class TunnelProbe {
     return this.#lastPong === undefined && isSending;
   }
 
-  /** When something is due next: a PING or a verdict. */
-  nextWakeAtMs(): number {
-    return Math.min(this.#cadence.nextAtMs(), this.judgeAtMs());
+  /** When a PING is due next. */
+  sendAtMs(): number {
+    return this.#cadence.nextAtMs();
   }
 
   /** When a PING becomes a miss or the tunnel becomes, or is again said to be, Error. */

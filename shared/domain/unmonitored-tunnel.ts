@@ -29,8 +29,8 @@ export class UnmonitoredTunnel {
     return this.#sequence;
   }
 
-  nextWakeAtMs(): number {
-    return this.#cadence.nextAtMs();
+  sendAtMs(): number {
+    return Number.POSITIVE_INFINITY;
   }
 
   judgeAtMs(): number {

@@ -27,7 +27,10 @@ class Drive {
     for (;;) {
       this.#pongs.sort((a, b) => a.atMs - b.atMs);
       const pong = this.#pongs[0];
-      const atMs = Math.min(this.probe.nextWakeAtMs(), pong?.atMs ?? Number.POSITIVE_INFINITY);
+      const atMs = Math.min(
+        Math.min(this.probe.sendAtMs(), this.probe.judgeAtMs()),
+        pong?.atMs ?? Number.POSITIVE_INFINITY,
+      );
       if (atMs > endMs) break;
       this.nowMs = Math.max(this.nowMs, atMs);
       if (pong !== undefined && pong.atMs <= this.nowMs) {

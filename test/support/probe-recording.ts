@@ -46,7 +46,10 @@ export function probeRecording(
       probe.accepted();
       if (!isCut(nowMs)) pongs.push({ atMs: nowMs + RTT_MS, stamp });
     }
-    nowMs = Math.max(nowMs + 1e-3, Math.min(pongs[0]?.atMs ?? Number.POSITIVE_INFINITY, probe.nextWakeAtMs()));
+    nowMs = Math.max(
+      nowMs + 1e-3,
+      Math.min(pongs[0]?.atMs ?? Number.POSITIVE_INFINITY, probe.sendAtMs(), probe.judgeAtMs()),
+    );
   }
   return messages;
 }

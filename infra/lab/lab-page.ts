@@ -1,8 +1,9 @@
 import type { BindAddress } from '../../shared/cli/option-kinds.ts';
+import { pagePast } from '../../shared/cli/page-past.ts';
 import { servePageNearby } from '../../shared/cli/serve-page.ts';
 import type { Clock } from '../../shared/ports/clock.ts';
 import { type PageControls, RefusedAction } from '../../shared/ports/page-source.ts';
-import type { Lab } from './lab.ts';
+import type { Lab, LabOptions } from './lab.ts';
 import { actionWords, carryOut } from './lab-action.ts';
 import { checkAction } from './scenario-schema.ts';
 
@@ -28,12 +29,20 @@ export function labControls(lab: Lab): PageControls {
 /** Serves the lab's page until `signal` aborts; says where. @throws ListenError unless only the port is taken */
 export async function startLabPage(
   lab: Lab,
-  { clock, bind, signal }: { readonly clock: Clock; readonly bind: BindAddress; readonly signal: AbortSignal },
+  options: {
+    readonly clock: Clock;
+    readonly bind: BindAddress;
+    readonly signal: AbortSignal;
+    /** Of the lab, for who judges its past by others. */
+    readonly settings: Pick<LabOptions, 'ping' | 'functions'>;
+  },
 ): Promise<{ readonly url: string }> {
-  const { view, url, watching } = await servePageNearby({
-    ...{ bind, signal, controls: labControls(lab) },
-    sources: await lab.sources(),
-  });
+  const { clock, bind, signal } = options;
+  const { ping, functions } = options.settings;
+  const settings = { intervalMs: ping.intervalMs, lossThreshold: ping.lossThreshold, ...functions };
+  const { history, ...sources } = await lab.sources();
+  const past = pagePast(history, clock, settings);
+  const { view, url, watching } = await servePageNearby({ bind, signal, controls: labControls(lab), past, sources });
   void watching;
   void tellState();
   return { url };

@@ -3,6 +3,7 @@ import { ConnectionCard } from './connection-card.js';
 import { byId, setText } from './dom.js';
 import { Lab } from './lab.js';
 import { Model } from './model.js';
+import { Past } from './past.js';
 import { Side } from './side.js';
 import { listen } from './stream.js';
 import { initTheme } from './theme.js';
@@ -14,6 +15,8 @@ const side = new Side(model);
 const cards = new Map();
 /** @type {Lab | undefined} */
 let lab;
+/** @type {Past | undefined} */
+let past;
 /** @type {number | undefined} */
 let silentMs;
 
@@ -36,7 +39,7 @@ function take(patch) {
   if (changes.reset) side.drawFeed();
   else if (changes.decisions.length > 0) side.addDecisions(changes.decisions);
   if (patch.functions || patch.deadLetters !== undefined) side.drawFunctions();
-  if (changes.reset) void meet().catch(() => {});
+  if (changes.reset && !past?.isOn) void meet().catch(() => {});
   showState();
   if (isDrawing) return;
   isDrawing = true;
@@ -87,33 +90,53 @@ function announce({ reset, connections = [] }) {
 function showState() {
   const away = model.health.filter(({ ok }) => !ok);
   const isStale = silentMs !== undefined;
-  const state = isStale ? 'stale' : away.length > 0 ? 'partial' : model.health.length === 0 ? 'waiting' : 'live';
+  const isPast = past?.isOn === true;
+  const state = isPast
+    ? 'past'
+    : isStale
+      ? 'stale'
+      : away.length > 0
+        ? 'partial'
+        : model.health.length === 0
+          ? 'waiting'
+          : 'live';
   const words = {
     stale: `stale, ${Math.round((silentMs ?? 0) / 1000)} s`,
     partial: 'partly stale',
     waiting: 'connecting',
     live: 'live',
+    past: 'the past',
   };
   byId('pulse').dataset.state = state;
   setText(byId('pulse-text'), words[state]);
   document.body.dataset.state = state;
   const banner = byId('banner');
   const reasons = away.map(({ name, reason }) => `${name} is away (${reason ?? 'no reason given'})`);
-  const text = isStale
-    ? 'No word from the server of this page: what is shown may be old. It comes back by itself.'
-    : reasons.length > 0
-      ? `${reasons.join('; ')}: what is shown may be old.`
-      : '';
+  const text = isPast
+    ? ''
+    : isStale
+      ? 'No word from the server of this page: what is shown may be old. It comes back by itself.'
+      : reasons.length > 0
+        ? `${reasons.join('; ')}: what is shown may be old.`
+        : '';
   setText(banner, text);
   banner.hidden = text === '';
+}
+
+/** The past takes the place of the present, which goes on unseen and comes back whole. @param {boolean} isPast */
+function setMode(isPast) {
+  document.body.dataset.mode = isPast ? 'past' : 'live';
+  if (!isPast) stream.restart();
+  showState();
 }
 
 /** What this server lets the page do: another one may have taken the place of the last. */
 async function meet() {
   const response = await fetch('session');
   if (!response.ok) return;
-  const { version, controlToken } = await response.json();
+  const { version, controlToken, hasPast } = await response.json();
   setText(byId('version'), `wg-keepalive ${version}.`);
+  if (hasPast && past === undefined) past = new Past({ show: take, onMode: setMode });
   if (controlToken === undefined) return;
   if (lab !== undefined) {
     lab.controlToken = controlToken;
@@ -135,8 +158,10 @@ for (const [id, isOpen] of /** @type {const} */ ([
     for (const card of cards.values()) card.toggleCharts(isOpen);
   });
 }
-listen({
-  onPatch: take,
+const stream = listen({
+  onPatch(patch) {
+    if (!past?.isOn) take(patch);
+  },
   onSilence(ms) {
     if (ms === undefined && silentMs === undefined) return;
     silentMs = ms;

@@ -45,4 +45,12 @@ export function listen({ onPatch, onSilence }) {
     source.close();
     source = open();
   }, LOOK_EVERY_MS);
+
+  return {
+    /** Begins anew, with everything. */
+    restart() {
+      source.close();
+      source = open();
+    },
+  };
 }

@@ -34,6 +34,8 @@ type Known = {
   readonly tunnels: ReadonlyMap<string, Part<PageTunnel>>;
 };
 type PageHead = Omit<PageConnection, 'interfaces' | 'tunnels'>;
+/** A Connection of the past may have no spec: the events tell its status only. */
+type Shown = Pick<Connection, 'metadata' | 'status'> & Partial<Pick<Connection, 'spec'>>;
 /** A part that is told whole or not at all. */
 type Part<Value> = { readonly value: Value; readonly revision: number };
 
@@ -59,7 +61,7 @@ export class PageView {
   }
 
   /** @param atUnixMs when it was seen, for values that do not say since when */
-  setConnection(connection: Connection, atUnixMs: number): void {
+  setConnection(connection: Shown, atUnixMs: number): void {
     const { metadata, status = {} } = connection;
     const key = connectionKey(metadata);
     const tunnels = (status.tunnels ?? []).map(pageTunnel);
@@ -180,7 +182,7 @@ export class PageView {
   }
 }
 
-function pageHead({ metadata, spec, status = {} }: Connection): PageHead {
+function pageHead({ metadata, spec, status = {} }: Shown): PageHead {
   const ready = status.conditions?.find(({ type }) => type === 'Ready');
   const remoteClusterId = metadata.labels?.[REMOTE_CLUSTER_ID_LABEL];
   return {

@@ -34,7 +34,12 @@ await describeReal('the page of the lab, in Chromium', ['chromium'], () => {
     const over = new AbortController();
     cleanUp.defer(() => over.abort());
     const bind = { host: '127.0.0.1', port: 0 };
-    ({ url } = await startLabPage(lab, { clock: systemClock, bind, signal: over.signal }));
+    ({ url } = await startLabPage(lab, {
+      clock: systemClock,
+      bind,
+      signal: over.signal,
+      settings: { ping, functions },
+    }));
     browser = await launchChromium();
     cleanUp.defer(() => browser.close());
     page = await open({ width: 1280, height: 900 });
@@ -130,6 +135,42 @@ await describeReal('the page of the lab, in Chromium', ['chromium'], () => {
     await page.keyboard.press('Enter');
     const answer = page.locator('#lab .answer');
     await expect.poll(() => answer.textContent()).toContain('Not done: scale: 65, want an integer from 1 to 64');
+  });
+
+  test('the past is a film: scrubbed to the outage and on, judged by other settings, and left for the present', async () => {
+    await page.getByRole('button', { name: 'Past' }).click();
+    await page.getByLabel('The last').selectOption('5 min');
+    await page.getByRole('button', { name: 'Show', exact: true }).click();
+    await page.locator('#pulse[data-state="past"]').waitFor();
+    const time = page.getByLabel('Time', { exact: true });
+    const errors = page.locator('.tunnel[data-value="Error"]');
+    const last = Number(await time.getAttribute('max'));
+    const seenAt: number[] = [];
+    for (let second = 0; second <= last; second++) {
+      await time.fill(String(second));
+      await page.evaluate('new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))');
+      if ((await errors.count()) > 0) seenAt.push(second);
+    }
+    expect(seenAt.length).toBeGreaterThan(0); // tunnel1 was cut, and healed
+    expect(seenAt).not.toContain(last);
+    await time.fill(String(seenAt[0]));
+    await expect.poll(() => errors.first().locator('.reason').textContent()).toMatch(/no PONG since/);
+    expect(await page.locator('.tools').first().isVisible()).toBe(false); // nothing of the past is to be changed
+
+    await page.getByLabel('ping-loss-threshold').fill('20');
+    const rows = page.getByRole('region', { name: 'What if' }).locator('tbody tr');
+    await expect.poll(() => rows.count()).toBe(2);
+    const outages = async (row: number) => Number(await rows.nth(row).locator('td').first().textContent());
+    expect(await outages(0)).toBeGreaterThan(await outages(1));
+    await expectAccessible(page);
+
+    await page.getByRole('button', { name: 'Play' }).click();
+    await page.locator('#past').getByRole('button', { name: 'Pause' }).click();
+    await page.getByRole('button', { name: 'Back to live' }).click();
+    await page.locator('#pulse[data-state="live"]').waitFor();
+    await shows('liqo-tunnel1', 'Connected');
+    await page.locator('#lab').waitFor();
+    await page.getByRole('button', { name: 'Past' }).click();
   });
 
   test('is a picture that says what is wrong', async () => {

@@ -31,7 +31,7 @@ export const run: Run<'lab'> = async (options) => {
   const screen = { out: options.json ? process.stderr : process.stdout, input: process.stdin };
   const tunnels = scenario?.tunnels ?? options.labTunnels;
   const page = options.ui
-    ? await startLabPage(lab, { clock: systemClock, bind: options.uiBindAddress, signal })
+    ? await startLabPage(lab, { clock: systemClock, bind: options.uiBindAddress, signal, settings: labOptions })
     : undefined;
   const watching = watchLab(lab, screen, {
     ...{ clock: systemClock, tunnels, signal, quit: () => over.abort() },

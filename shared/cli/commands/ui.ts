@@ -3,6 +3,7 @@ import { ListenError } from '../../adapters/health-server.ts';
 import { KubernetesChangeFeed } from '../../adapters/kubernetes-change-feed.ts';
 import { NatsBus } from '../../adapters/nats-bus.ts';
 import { NatsBusStatistics } from '../../adapters/nats-bus-statistics.ts';
+import { NatsHistory } from '../../adapters/nats-history.ts';
 import { createPinoLogger } from '../../adapters/pino-logger.ts';
 import { systemClock } from '../../adapters/system-clock.ts';
 import type { Run } from '../command-table.ts';
@@ -10,6 +11,7 @@ import { connectKubernetes } from '../connect-kubernetes.ts';
 import { StartError, UsageError } from '../errors.ts';
 import { natsFromOptions } from '../nats-from-options.ts';
 import { bindAddress } from '../option-kinds.ts';
+import { pagePast } from '../page-past.ts';
 import { type ServePageOptions, servePage } from '../serve-page.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
 
@@ -28,6 +30,7 @@ export const run: Run<'ui'> = async (options) => {
   try {
     const { url, watching } = await listening({
       ...{ bind: options.uiBindAddress, signal: stop, ...(token !== undefined && { token }) },
+      past: pagePast(new NatsHistory(bus.link, systemClock), systemClock),
       sources: {
         live: bus,
         statistics: new NatsBusStatistics(bus.link),

@@ -31,10 +31,15 @@ export function permissionsOf(user: BusUser): Permissions {
       return { publish: SETUP, subscribe: [answers] };
     case 'replay':
       return { publish: ['$JS.API.INFO', ...PAST.flatMap(readsOf)], subscribe: [answers] };
+    case 'deadletters':
+      return { publish: unique(['$JS.API.INFO', ...PAST.flatMap(readsOf), ...AGAIN]), subscribe: [answers] };
     case 'viewer':
       return { publish: INFORMATION, subscribe: ['live.>', answers] };
   }
 }
+
+/** Where an event that nobody could take may have come from; and that it was published again. */
+const AGAIN = ['keepalive.*.*.*', 'gateways.*.*', 'changes.*.*.*', 'due.*.*.*', 'dead.retried'];
 
 /** Makes and mends streams and consumers; neither reads nor writes nor deletes a message, and deletes no stream. */
 const SETUP = [

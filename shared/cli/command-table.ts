@@ -98,6 +98,13 @@ export const COMMANDS = {
     ],
     required: ['captureFile', 'outputFile'],
   },
+  deadletters: {
+    summary: 'Lists, shows and retries events that no function could take',
+    operands: 'list|show SEQUENCE|retry SEQUENCE…|retry all',
+    options: ['json', ...NATS, 'logLevel'],
+    required: [],
+    defaults: { logLevel: 'warn' },
+  },
   ui: {
     summary: 'The page: Connections, tunnels and decisions, live and past',
     options: ['uiBindAddress', 'uiTokenFile', 'watchNamespaces', ...NATS, 'logLevel'],
@@ -106,13 +113,6 @@ export const COMMANDS = {
 } as const satisfies Record<string, CommandSpec>;
 
 export type CommandName = keyof typeof COMMANDS;
-
-/** Commands that are planned and not there yet. */
-export const PLANNED = {
-  deadletters: 'Lists, shows and retries events that no function could take',
-} as const;
-
-export type PlannedName = keyof typeof PLANNED;
 
 type Command<Name extends CommandName> = (typeof COMMANDS)[Name];
 
@@ -133,10 +133,6 @@ export function defaultOf(key: OptionKey, spec: CommandSpec): unknown {
 
 export function isCommand(name: string): name is CommandName {
   return Object.hasOwn(COMMANDS, name);
-}
-
-export function isPlanned(name: string): name is PlannedName {
-  return Object.hasOwn(PLANNED, name);
 }
 
 /** Commands that take an option, in the order of the table. */

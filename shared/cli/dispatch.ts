@@ -1,5 +1,5 @@
 import packageJson from '../../package.json' with { type: 'json' };
-import { COMMANDS, type CommandName, isCommand, isPlanned, PLANNED, type Run } from './command-table.ts';
+import { COMMANDS, type CommandName, isCommand, type Run } from './command-table.ts';
 import { StartError, UsageError } from './errors.ts';
 import { helpOf, helpOfAll } from './help.ts';
 import { parseOptions } from './parse-options.ts';
@@ -14,6 +14,7 @@ const LOADERS: { readonly [Name in CommandName]: () => Promise<{ readonly run: R
   explain: () => import('./commands/explain.ts'),
   export: () => import('./commands/export.ts'),
   import: () => import('./commands/import.ts'),
+  deadletters: () => import('./commands/deadletters.ts'),
   ui: () => import('./commands/ui.ts'),
 };
 
@@ -56,9 +57,6 @@ function isHelp(name: string): boolean {
 function notACommand(name: string): UsageError {
   const commands = Object.keys(COMMANDS).join(', ');
   if (name === '') return new UsageError(`a command is missing: want one of ${commands}; see wg-keepalive --help`);
-  if (isPlanned(name)) {
-    return new UsageError(`not there yet in version ${packageJson.version} (${PLANNED[name]}); there are ${commands}`);
-  }
   return new UsageError(`there is no such command: want one of ${commands}; see wg-keepalive --help`);
 }
 

@@ -1,19 +1,10 @@
-import {
-  COMMANDS,
-  type CommandName,
-  type CommandSpec,
-  commandsWith,
-  defaultOf,
-  optionKeys,
-  PLANNED,
-} from './command-table.ts';
+import { COMMANDS, type CommandName, type CommandSpec, commandsWith, defaultOf, optionKeys } from './command-table.ts';
 import { environmentVariableOf, OPTIONS, type OptionKey, optionOf } from './options.ts';
 
 /** `--help` and `docs/options.md`, both from the tables and nothing else. */
 
 export function helpOfAll(): string {
   const commands = Object.entries(COMMANDS).map(([name, { summary }]) => [name, summary] as const);
-  const planned = Object.entries(PLANNED).map(([name, summary]) => [name, `${summary} (not there yet)`] as const);
   return `Keepalive of multi-cluster networks: measures every WireGuard tunnel and keeps Connection.status true.
 
 Usage: wg-keepalive COMMAND [FLAGS]
@@ -21,7 +12,7 @@ Usage: wg-keepalive COMMAND [FLAGS]
        wg-keepalive --version
 
 Commands:
-${columns([...commands, ...planned])}
+${columns(commands)}
 ${VARIABLES}
 `;
 }
@@ -75,9 +66,6 @@ export function optionsMarkdown(): string {
   const commands = Object.entries(COMMANDS).map(([name, spec]: [string, CommandSpec]) =>
     row([`\`${[name, spec.operands ?? []].flat().join(' ')}\``, spec.summary, flagsOf(spec.required)]),
   );
-  const planned = Object.entries(PLANNED).map(([name, summary]) =>
-    row([`\`${name}\``, `${summary} (not there yet)`, '']),
-  );
   const options = optionKeys.map((key) => {
     const { kind, help } = optionOf(key);
     const shown = shownDefault(key);
@@ -92,7 +80,7 @@ the process with exit code 2. An empty variable counts as absent. Kubernetes is 
 
 | command | what it does | required flags |
 | --- | --- | --- |
-${[...commands, ...planned].join('\n')}
+${commands.join('\n')}
 
 | flag, variable | meaning | value | default | commands |
 | --- | --- | --- | --- | --- |

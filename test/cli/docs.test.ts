@@ -3,7 +3,7 @@ import { glob, readFile } from 'node:fs/promises';
 import { dirname, join, normalize } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { CATALOG } from '../../functions/catalog.ts';
-import { COMMANDS, PLANNED } from '../../shared/cli/command-table.ts';
+import { COMMANDS } from '../../shared/cli/command-table.ts';
 import { environmentVariableOf, OPTIONS, type OptionKey } from '../../shared/cli/options.ts';
 import { METRICS } from '../../shared/domain/metrics.ts';
 
@@ -78,7 +78,7 @@ function faultsOf({ at, code }: Code): string[] {
   const fault = (what: string) => `${at}: \`${code}\`: ${what}`;
   if (program === 'wg-keepalive') {
     const [, command = ''] = /wg-keepalive ([a-z]\S*)/.exec(code) ?? [];
-    const isKnown = command === '' || Object.hasOwn(COMMANDS, command) || Object.hasOwn(PLANNED, command);
+    const isKnown = command === '' || Object.hasOwn(COMMANDS, command);
     const taken = new Set<string>(
       Object.hasOwn(COMMANDS, command)
         ? (COMMANDS[command as keyof typeof COMMANDS].options as readonly OptionKey[]).map((key) => OPTIONS[key].flag)

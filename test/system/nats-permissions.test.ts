@@ -18,6 +18,7 @@ import { silentLogger } from '../support/silent-logger.ts';
 const GATEWAY: BusUser = { role: 'gateway', namespace: 'liqo-tenant-rome' };
 const SETUP: BusUser = { role: 'setup' };
 const REPLAY: BusUser = { role: 'replay' };
+const DEADLETTERS: BusUser = { role: 'deadletters' };
 const VIEWER: BusUser = { role: 'viewer' };
 const functionNamed = (name: string): BusUser => ({ role: 'function', name });
 
@@ -73,6 +74,12 @@ const FORBIDDEN: readonly (readonly [BusUser, Operation, string])[] = [
   [REPLAY, 'publish', '$JS.API.STREAM.MSG.DELETE.OBSERVATIONS'],
   [REPLAY, 'publish', '$JS.API.STREAM.CREATE.OTHER'],
   [REPLAY, 'subscription', 'live.>'],
+  [DEADLETTERS, 'publish', 'decisions.liqo-tenant-rome.gw-rome'],
+  [DEADLETTERS, 'publish', 'dead.tunnel-status'],
+  [DEADLETTERS, 'publish', '$KV.tunnel-state.a.b.c'],
+  [DEADLETTERS, 'publish', '$JS.API.STREAM.MSG.DELETE.DEAD_LETTERS'],
+  [DEADLETTERS, 'publish', '$JS.API.CONSUMER.CREATE.DEAD_LETTERS.another.dead.>'],
+  [DEADLETTERS, 'subscription', 'live.>'],
   [VIEWER, 'publish', 'keepalive.liqo-tenant-rome.gw-rome.liqo-tunnel'],
   [VIEWER, 'publish', 'live.liqo-tenant-rome.gw-rome.liqo-tunnel'],
   [VIEWER, 'publish', '$JS.API.DIRECT.GET.OBSERVATIONS'],

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { onFreePorts } from '../../infra/servers/free-port.ts';
-import { COMMANDS, PLANNED } from '../../shared/cli/command-table.ts';
+import { COMMANDS } from '../../shared/cli/command-table.ts';
 
 const root = join(import.meta.dirname, '../..');
 const exec = promisify(execFile);
@@ -75,7 +75,6 @@ describe('the package, packed and installed elsewhere', () => {
   });
 
   it.each<readonly [readonly string[], string]>([
-    ...Object.keys(PLANNED).map((name) => [[name], `wg-keepalive ${name}: not there yet in version`] as const),
     [['gatway'], 'wg-keepalive gatway: there is no such command: want one of gateway, function, setup, lab'],
     [[], 'wg-keepalive: a command is missing'],
   ])('ends with exit code 2 on %j', async (args, message) => {

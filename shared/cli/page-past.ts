@@ -26,11 +26,13 @@ type Query = {
   readonly whatIf?: { readonly lossThreshold: number; readonly updateStatusIntervalMs: number };
 };
 
+/** @public The page reads it. */
 export type PastFilm = {
   readonly notes: readonly string[];
   readonly recorded: Recorded;
   readonly frames: readonly PageFrame[];
 };
+/** @public The page reads it. */
 export type PastReport = WhatIfReport & { readonly recorded: Recorded };
 type Recorded = VerdictSettings & FunctionSettings;
 

@@ -15,7 +15,7 @@ import { eventually } from '../support/eventually.ts';
 import { FunctionsOnRealParts } from '../support/functions-on-real-parts.ts';
 import { SETUP_FOR_TESTS } from '../support/nats-harness.ts';
 import { describeReal } from '../support/real-parts.ts';
-import type { TestGateway } from '../support/test-gateway.ts';
+import { TestGateway } from '../support/test-gateway.ts';
 import type { WgKeepalive } from '../support/wg-keepalive.ts';
 
 const OTHERS = ['connection-watch', 'tunnel-status', 'connection-aggregate'];
@@ -337,6 +337,44 @@ await describeReal('connection-ensure on real parts', ['nats-server', 'etcd', 'k
       expect((await listed(gateway.ref)).length).toBe(3);
     });
 
+    it('at its start for every gateway, though the namespace of one is gone and another may not be entered', async () => {
+      const gateway = await connectedGateway(1);
+      await ensure.stop();
+      const [gone, closed] = ['no-such-namespace', await parts.kubernetes.namespace()];
+      await write('DELETE', `/api/v1/namespaces/${closed}`); // it stays: nobody here ends it
+      for (const namespace of [gone, closed]) await new TestGateway(parts.bus, namespace, 1).announce();
+      await gateway.announce(['liqo-tunnel', 'liqo-tunnel1']);
+
+      ensure = await parts.startFunctions(PATIENT, ['connection-ensure']);
+      await eventually(async () => (await listed(gateway.ref)).length === 2, 'what was announced meanwhile', LIMIT_MS);
+      // Their announcements would come again for an hour.
+      const { streams } = await parts.manager();
+      for (const namespace of [gone, closed]) await streams.purge('GATEWAYS', { filter: `gateways.${namespace}.*` });
+      await parts.untilIdle();
+    });
+
+    it('for watched namespaces only', async () => {
+      const [ours, other] = await Promise.all([parts.kubernetes.namespace(), parts.kubernetes.namespace()]);
+      await ensure.stop();
+      ensure = await startEnsure([...PATIENT, `--watch-namespace=${ours}`, `--watch-namespace=${fence}`]);
+      const [known, unknown] = [ours, other].map((namespace) => new TestGateway(parts.bus, namespace, 1));
+      await unknown?.announce();
+      await known?.announce();
+      await eventually(async () => (await listed({ namespace: ours, name: 'gw-rome' })).length === 1, 'ours', LIMIT_MS);
+      await eventually(
+        () => decided({ namespace: other, name: 'gw-rome' }, 'NotWatched'),
+        'the other to be left alone',
+      );
+      expect(await parts.connection({ namespace: other, name: 'gw-rome' })).toBeUndefined();
+      await ensure.stop();
+      ensure = await startEnsure();
+      await eventually(
+        async () => (await listed({ namespace: other, name: 'gw-rome' })).length === 1,
+        'both',
+        LIMIT_MS,
+      );
+    });
+
     it('at its start after the bucket was lost: every tunnel is listed again, and its values flow', async () => {
       const gateway = await connectedGateway(2);
       const before = await raw(gateway.ref);
@@ -360,9 +398,13 @@ await describeReal('connection-ensure on real parts', ['nats-server', 'etcd', 'k
     it('when a key of the remote cluster is added, changed, or told again', async () => {
       const gateway = await connectedGateway(1);
       const { ref } = gateway;
+      const { consumers } = await parts.manager();
       await ensure.stop();
       ensure = await startEnsure(['--gateway-silent-after=100ms']);
-      const exists = async () => (await listed(ref)).length === 1;
+      const exists = async () => {
+        const { num_pending, num_ack_pending } = await consumers.info('CHANGES', 'connection-ensure-changes');
+        return num_pending + num_ack_pending === 0 && (await listed(ref)).length === 1;
+      };
       let deletions = 0;
       /** A gateway that has not spoken for so long gets its Connection back by a key only. */
       const takeAway = async () => {

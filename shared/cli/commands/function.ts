@@ -91,6 +91,7 @@ async function runReplicas(
     const settings = {
       updateStatusIntervalMs: options.pingUpdateStatusIntervalMs,
       gatewaySilentAfterMs: options.gatewaySilentAfterMs,
+      ...(watchNamespaces && { namespaces: watchNamespaces }),
     };
     await Promise.all(definitions.map((definition) => runReplica(definition, ports, settings, stop)));
   }

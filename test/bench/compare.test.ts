@@ -44,6 +44,10 @@ describe('compareRuns', () => {
     expect(verdictOf(slow, before)).toBe('improvement');
   });
 
+  it('does not judge runs of fewer than three repeats', () => {
+    expect(verdictOf(before, run([10, 10], [90, 91], 'floor'))).toBe('not judged');
+  });
+
   it('does not judge a case without a floor', () => {
     expect(verdictOf(run([10], [20]), run([10], [90]))).toBe('not judged');
   });

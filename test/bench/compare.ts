@@ -14,6 +14,8 @@ export type Comparison = {
   readonly why?: string;
 };
 
+/** With fewer, one run hardly ever overlaps the other. */
+const LEAST_REPEATS = 3;
 /** Medians that are nearer to each other than this are the same. */
 const SMALLEST_CHANGE = 0.1;
 
@@ -35,6 +37,8 @@ function compareCase(result: CaseResult, suite: SuiteResult, oldSuite: SuiteResu
   if (oldSuite === undefined || old === undefined) return { ...about, verdict: 'not judged', why: 'new' };
   const [ratiosBefore, ratiosNow] = [ratios(old, oldSuite), ratios(result, suite)];
   if (!ratiosBefore?.length || !ratiosNow?.length) return { ...about, verdict: 'not judged', why: 'no floor' };
+  const repeats = Math.min(ratiosBefore.length, ratiosNow.length);
+  if (repeats < LEAST_REPEATS) return { ...about, verdict: 'not judged', why: `fewer than ${LEAST_REPEATS} repeats` };
   const [medianBefore, medianNow] = [median(ratiosBefore), median(ratiosNow)];
   return {
     ...{ ...about, before: medianBefore, now: medianNow },

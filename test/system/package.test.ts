@@ -1,7 +1,9 @@
 import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { onFreePorts } from '../../infra/servers/free-port.ts';
@@ -113,6 +115,22 @@ describe('the package, packed and installed elsewhere', () => {
       );
     } finally {
       gateway.kill('SIGKILL');
+    }
+  });
+
+  it('serves its page, all of it', async () => {
+    const lab = spawn(program, ['lab', '--ui-bind-address=127.0.0.1:0', '--tunnels=1'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    try {
+      const [line] = (await once(createInterface({ input: lab.stdout }), 'line')) as [string];
+      const url = line.replace('page: ', '');
+      const page = await (await fetch(url)).text();
+      const files = [...page.matchAll(/(?:src|href)="([^"#]+)"/g)].map(([, path]) => path as string);
+      expect(files).toContain('app.js');
+      for (const path of [...files, 'vendor/uplot.js']) expect((await fetch(url + path)).status, path).toBe(200);
+    } finally {
+      lab.kill('SIGKILL');
     }
   });
 

@@ -37,12 +37,17 @@ export type SetupChange = {
   readonly fields: readonly string[];
 };
 
-/** What is on the server cannot be made what the topology says. The message names stream and field, and what to do. */
+/**
+ * What is on the server cannot be made what the topology says, with stream, field and what to do:
+ * - `SETUP_CONFLICT`: until somebody changes it
+ * - `SETUP_BACKLOG`: until events that wait are handled
+ */
 export class SetupError extends Error {
-  readonly code = 'SETUP_CONFLICT';
-  constructor(message: string, options?: ErrorOptions) {
+  readonly code: 'SETUP_CONFLICT' | 'SETUP_BACKLOG';
+  constructor(message: string, options: ErrorOptions & { readonly code?: SetupError['code'] } = {}) {
     super(message, options);
     this.name = 'SetupError';
+    this.code = options.code ?? 'SETUP_CONFLICT';
   }
 }
 
@@ -118,7 +123,7 @@ async function changePartitions(
     throw new SetupError(
       `stream ${name}: its partitions cannot change while events wait in ${error.message}: let the functions of the ` +
         `present release handle them and run \`wg-keepalive setup\` again, or drop them: nats stream purge ${name}`,
-      { cause: error },
+      { cause: error, code: 'SETUP_BACKLOG' },
     );
   }
   return { kind: 'stream', name, change: 'updated', fields: ['subject_transform'] };

@@ -125,7 +125,7 @@ await describeReal('the number of partitions', ['nats-server'], () => {
       gateways.start();
       await eventually(() => gateways.said > 200, 'some events', LIMIT_MS);
       await expect(setupBus(bus.link.connection, { ...setupFor(8), drainTimeoutMs: 300 })).rejects.toMatchObject({
-        code: 'SETUP_CONFLICT',
+        code: 'SETUP_BACKLOG',
         message: expect.stringMatching(
           /^stream OBSERVATIONS: its partitions cannot change while events wait in (tunnel-status-\d+ \d+(, )?)+: let the functions .*nats stream purge OBSERVATIONS$/,
         ),

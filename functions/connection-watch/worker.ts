@@ -18,7 +18,7 @@ export const connectionWatch = defineWorker({
     const learn = async () => {
       told = await lastChanges(bus); // before the first list: what this says and that lacks is gone
     };
-    await retrying(learn, { clock, log, signal, what: 'read of the last changes' });
+    await retrying(learn, { clock, log, signal, bus, what: 'read of the last changes' });
     const publish = async (change: Change) => {
       const message = encodeCloudEvent(changeSubject(change.kind, change.object.metadata), changeEvent(change));
       await retrying(
@@ -29,7 +29,7 @@ export const connectionWatch = defineWorker({
             outcome: duplicate ? 'throttled' : 'written',
           });
         },
-        { clock, log, signal, what: `publish ${message.subject}` },
+        { clock, log, signal, bus, what: `publish ${message.subject}` },
       );
     };
     await feed.run(publish, signal, told);

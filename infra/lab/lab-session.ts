@@ -8,6 +8,12 @@ import { labChanges, labTable } from './lab-view.ts';
 
 const REDRAW_MS = 250;
 const CLEAR = '\u001b[H\u001b[J';
+/** A screen of its own, so that the terminal is afterwards as it was. */
+const ENTER_SCREEN = '\u001b[?1049h';
+const LEAVE_SCREEN = '\u001b[?1049l';
+const FALLBACK_SIZE = { columns: 80, rows: 24 };
+/** Title, keys and the blank lines around the table. */
+const FRAME_ROWS = 6;
 
 export type LabScreen = {
   readonly out: NodeJS.WriteStream;
@@ -19,6 +25,7 @@ export type LabScreen = {
  * Shows a lab until `signal` aborts: a live table with keys on a terminal, a line a change elsewhere.
  *
  * @param quit - called when the user has had enough
+ * @returns the Connections as they were last
  */
 export async function watchLab(
   lab: Lab,
@@ -31,27 +38,54 @@ export async function watchLab(
     /** Where the lab's page is. */
     readonly pageUrl?: string;
   },
-): Promise<void> {
+): Promise<readonly Connection[]> {
   const { clock, signal, pageUrl } = options;
   const keys = out.isTTY && input.isTTY ? labKeys(lab, input, options) : undefined;
   const startedMs = clock.monotonicMs();
   const where = pageUrl === undefined ? '' : `, page: ${pageUrl}`;
-  if (!out.isTTY && pageUrl !== undefined) out.write(`page: ${pageUrl}\n`);
+  if (out.isTTY) out.write(ENTER_SCREEN);
+  else if (pageUrl !== undefined) out.write(`page: ${pageUrl}\n`);
   let shown: readonly Connection[] = [];
+  let fault = '';
   try {
     for (let isLast = false; !isLast; ) {
       isLast = signal.aborted; // one more look at what has come of the last step
-      const connections = await lab.connections();
+      const before = fault;
+      const connections = await lab.connections().then(
+        (found) => {
+          fault = '';
+          return found;
+        },
+        (error: Error) => {
+          fault = `the API does not answer, this is what it said last: ${error.message}`;
+          return shown;
+        },
+      );
       const elapsed = `${((clock.monotonicMs() - startedMs) / 1_000).toFixed(1)}s`;
-      if (out.isTTY)
-        out.write(`${CLEAR}wg-keepalive lab, ${elapsed}${where}\n\n${labTable(connections)}\n${keys?.help() ?? ''}`);
-      else for (const line of labChanges(shown, connections)) out.write(`${elapsed.padStart(7)} ${line}\n`);
+      if (out.isTTY) out.write(screenOf(connections));
+      else {
+        if (fault !== before && fault !== '') out.write(`${elapsed.padStart(7)} ${fault}\n`);
+        for (const line of labChanges(shown, connections)) out.write(`${elapsed.padStart(7)} ${line}\n`);
+      }
       shown = connections;
       await clock.sleep(REDRAW_MS, signal).catch(() => {});
     }
+    return shown;
   } finally {
     keys?.close();
+    if (out.isTTY) out.write(`${LEAVE_SCREEN}${tableFor(out, shown)}`);
   }
+
+  function screenOf(connections: readonly Connection[]): string {
+    const elapsed = `${((clock.monotonicMs() - startedMs) / 1_000).toFixed(1)}s`;
+    const lines = [`wg-keepalive lab, ${elapsed}${where}`, '', tableFor(out, connections), fault, keys?.help() ?? ''];
+    return `${CLEAR}${lines.join('\n')}`;
+  }
+}
+
+function tableFor(out: NodeJS.WriteStream, connections: readonly Connection[]): string {
+  const { columns, rows } = out.columns > 0 ? out : FALLBACK_SIZE;
+  return labTable(connections, { columns, rows: rows - FRAME_ROWS, isColoured: out.hasColors?.() ?? false });
 }
 
 /** Cut and restore by number, scale, crash a function, quit. */
@@ -105,7 +139,7 @@ function labKeys(
   input.resume();
   input.on('keypress', listener);
   return {
-    help: () => `1–9 cut or restore a tunnel   + − scale   c crash a replica of every function   q quit\n${said}\n`,
+    help: () => `1–9 cut/restore  + − scale  c crash functions  q quit\n${said}`,
     close() {
       input.off('keypress', listener);
       input.setRawMode(false);

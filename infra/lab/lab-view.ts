@@ -5,27 +5,45 @@ import { connectionKey } from '../../shared/domain/connection.ts';
 
 const COLOURS = { Connected: 32, Connecting: 33, Error: 31 } as const;
 
-/** The Connections with their tunnels, as one table. */
-export function labTable(connections: readonly Connection[]): string {
+export type TableSize = { readonly columns: number; readonly rows: number; readonly isColoured: boolean };
+
+/** The Connections with their tunnels, as one table that fits; where it cannot, tunnels that are well are only counted. */
+export function labTable(connections: readonly Connection[], size: TableSize): string {
   if (connections.length === 0) return '  waiting for the gateways …\n';
-  return connections.map(connectionTable).join('\n');
+  const rowsEach = Math.max(2, Math.floor(size.rows / connections.length) - 2);
+  return connections.map((connection) => connectionTable(connection, size, rowsEach)).join('\n');
 }
 
-function connectionTable({ metadata, status = {} }: Connection): string {
+function connectionTable({ metadata, status = {} }: Connection, size: TableSize, maxRows: number): string {
   const ready = status.conditions?.find(({ type }) => type === 'Ready');
-  const head = `${connectionKey(metadata).padEnd(30)} ${coloured(status.value)} ${(status.latency?.value ?? '–').padStart(10)}  ${ready?.message ?? ''}`;
-  const rows = (status.tunnels ?? []).map(
-    (tunnel) =>
-      `  ${tunnel.interfaceID.padEnd(28)} ${coloured(tunnel.value)} ${(tunnel.latency?.value ?? '–').padStart(10)}  ${why(tunnel)}`,
-  );
-  return `${[head, ...rows].map((line) => line.trimEnd()).join('\n')}\n`;
+  const tunnels = status.tunnels ?? [];
+  const faulty = tunnels.filter(({ value }) => value !== 'Connected');
+  const shown = tunnels.length <= maxRows ? tunnels : faulty.slice(0, maxRows - 1);
+  const hidden = tunnels.length - shown.length;
+  return [
+    row(connectionKey(metadata), status, ready?.message ?? '', size),
+    ...shown.map((tunnel) => row(`  ${tunnel.interfaceID}`, tunnel, why(tunnel), size)),
+    ...(hidden > 0 ? [`  … and ${hidden} more of ${tunnels.length}`] : []),
+    '',
+  ].join('\n');
 }
 
-function coloured(value: TunnelEntry['value'] | undefined): string {
-  const text = (value ?? '–').padEnd(10);
-  return value === undefined ? text : `\u001b[${COLOURS[value]}m${text}\u001b[0m`;
+const NAME_COLUMNS = 27;
+
+function row(
+  name: string,
+  { value, latency }: Pick<TunnelEntry, 'latency'> & { readonly value?: TunnelEntry['value'] },
+  text: string,
+  { columns, isColoured }: TableSize,
+): string {
+  const before = `${name.padEnd(NAME_COLUMNS)} `;
+  const shown = (value ?? '–').padEnd(10);
+  const after = ` ${(latency?.value ?? '–').padStart(9)}  ${text}`.slice(0, Math.max(0, columns - before.length - 10));
+  const painted = value === undefined || !isColoured ? shown : `\u001b[${COLOURS[value]}m${shown}\u001b[0m`;
+  return `${before}${painted}${after}`.trimEnd();
 }
 
+/** The reason first: what does not fit is cut off at the end. */
 function why({ reason, message, lastTransitionTime }: TunnelEntry): string {
   const since = lastTransitionTime === undefined ? '' : `since ${lastTransitionTime}`;
   return [reason, message ?? since].filter(Boolean).join(': ');

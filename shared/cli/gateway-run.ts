@@ -51,6 +51,8 @@ export type Gateway = {
   setTunnels(tunnels: readonly TunnelEndpoint[]): void;
   /** The fencing token of this run; `undefined` until the bus has acknowledged the announcement. */
   epoch(): number | undefined;
+  /** What the bus said last to what it did not take; `undefined` while it takes everything. */
+  refusal(): string | undefined;
   /** Stops pinging at once, then brings what waits to the bus. `unsent`: observations that nobody acknowledged. */
   stop(flushTimeoutMs?: number): Promise<{ readonly unsent: number }>;
   /** Rejects if the engine died of a bug; never resolves. */
@@ -123,6 +125,10 @@ class RunningGateway implements Gateway {
 
   epoch(): number | undefined {
     return this.#sender.epoch;
+  }
+
+  refusal(): string | undefined {
+    return this.#sender.refusal;
   }
 
   setTunnels(tunnels: readonly TunnelEndpoint[]): void {

@@ -23,6 +23,7 @@ if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1
     process.exit(EXIT_FAILED);
   });
   // Whoever reads our output may leave early (`| head`); that is no failure.
+  process.stderr.on('error', () => {});
   process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : EXIT_FAILED));
   const { runCommandLine } = await import('./dispatch.ts');
   process.exitCode = await runCommandLine(process.argv.slice(2), process.env);

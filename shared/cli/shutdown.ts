@@ -3,7 +3,8 @@ import type { Logger } from '../ports/telemetry.ts';
 /** Longest time that work may take to end after SIGTERM: with what follows under 10 s, well under Kubernetes' 30. */
 export const DRAIN_TIMEOUT_MS = 7_000;
 
-const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
+/** SIGHUP: the terminal is gone. */
+const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 
 /**
  * Aborts on the first SIGTERM or SIGINT: time to take nothing in any more and to finish what is at hand.

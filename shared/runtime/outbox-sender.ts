@@ -48,6 +48,7 @@ export class OutboxSender {
   #retryMs = FIRST_RETRY_MS;
   #retry: Timer | undefined;
   #isClosed = false;
+  #refusal: string | undefined;
   #onIdle: (() => void) | undefined;
   readonly #stopListening: () => void;
 
@@ -68,6 +69,11 @@ export class OutboxSender {
   /** The fencing token of this run; `undefined` until the bus has stored its announcement. */
   get epoch(): number | undefined {
     return this.#epoch;
+  }
+
+  /** Why the last publish failed; `undefined` once one has succeeded again. */
+  get refusal(): string | undefined {
+    return this.#refusal;
   }
 
   get depth(): number {
@@ -196,6 +202,7 @@ export class OutboxSender {
   }
 
   #succeed(): void {
+    this.#refusal = undefined;
     this.#limit = WINDOW;
     this.#retryMs = FIRST_RETRY_MS;
     this.#pump();
@@ -204,6 +211,7 @@ export class OutboxSender {
   #fail(error: unknown): void {
     if (this.#isClosed) return;
     this.#limit = 1;
+    this.#refusal = (error as Error).message;
     const code = error instanceof BusError ? error.code : 'unavailable';
     this.#ports.onFailure(code, error as Error);
     if (this.#retry !== undefined) return;

@@ -32,8 +32,10 @@ export async function runFunction(
   const { log } = ports;
   const instance = definition.create(ports, settings);
   const { start } = instance;
-  if (start)
-    await retrying(() => start(signal), { clock: ports.clock, log, signal, what: `start of ${manifest.name}` });
+  if (start) {
+    const { clock, bus } = ports;
+    await retrying(() => start(signal), { clock, log, signal, bus, what: `start of ${manifest.name}` });
+  }
   if (signal.aborted) return;
   const process = eventProcessor(definition, instance.handle, ports);
   await Promise.all(

@@ -83,6 +83,14 @@ describe('npm start', () => {
     }
   });
 
+  it('does not call a scenario met that ended before its time', async () => {
+    const file = join(root, 'infra/lab/scenarios/one-tunnel-cut.yaml');
+    const { stdout, stderr, code } = await lab('--scenario', file, '--duration', '2s', '--json');
+    expect(stderr).toContain('scenario one-tunnel-cut: ended before its expectations were looked at');
+    expect(JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '')).toMatchObject({ scenario: { ok: false } });
+    expect(code).toBe(1);
+  });
+
   it.each([
     [['--tunnels', '65'], /--tunnels "65": want/],
     [['--tunnel-count', '2'], /--tunnel-count: lab has no such flag/],

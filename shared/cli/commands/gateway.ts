@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
+import type { Check } from '../../adapters/health-server.ts';
 import { NatsBus } from '../../adapters/nats-bus.ts';
 import { systemClock } from '../../adapters/system-clock.ts';
 import type { Run } from '../command-table.ts';
-import { type GatewayOptions, startGateway } from '../gateway-run.ts';
+import { type Gateway, type GatewayOptions, startGateway } from '../gateway-run.ts';
 import { natsFromOptions } from '../nats-from-options.ts';
 import { pingFromOptions } from '../ping-from-options.ts';
 import { busCheck, logReadiness } from '../readiness.ts';
@@ -26,7 +27,10 @@ export const run: Run<'gateway'> = async (options) => {
     const gateway = startGateway(gatewayOptions, { bus, meter, log, clock: systemClock });
     log.info({ tunnels: gatewayOptions.tunnels, settings: gatewayOptions.settings }, 'gateway starts');
     try {
-      await Promise.race([logReadiness([busCheck(bus)], { clock: systemClock, log, signal: stop }), gateway.failed]);
+      await Promise.race([
+        logReadiness([busCheck(bus), observationsCheck(gateway)], { clock: systemClock, log, signal: stop }),
+        gateway.failed,
+      ]);
       const { unsent } = await gateway.stop(FLUSH_TIMEOUT_MS);
       return unsent > 0 ? 1 : 0;
     } finally {
@@ -34,6 +38,17 @@ export const run: Run<'gateway'> = async (options) => {
     }
   });
 };
+
+/** A bus that answers and takes nothing, for want of a stream or of a right, must not look well. */
+function observationsCheck(gateway: Gateway): Check {
+  return {
+    name: 'observations',
+    check: () => {
+      const reason = gateway.refusal() ?? (gateway.epoch() === undefined ? 'not announced yet' : undefined);
+      return reason === undefined ? { ok: true } : { ok: false, reason };
+    },
+  };
+}
 
 function gatewayOptionsOf(options: Parameters<typeof run>[0]): GatewayOptions {
   const { namespace, name, mode, remoteClusterId, gatewayUid, pingSuspectIntervalMs } = options;

@@ -13,7 +13,8 @@ for await (const file of glob(join(folder, '*.yaml'))) names.push(basename(file,
 const ELSEWHERE = ['one-tunnel-cut', 'scale-4-2'];
 
 await describeReal('scenarios on real parts', [...REAL_LAB_NEEDS, 'faketime'], () => {
-  test.each(names.toSorted().filter((name) => !ELSEWHERE.includes(name)))('%s', async (name) => {
+  // Two labs at a time: a scenario waits more than it works.
+  test.concurrent.each(names.toSorted().filter((name) => !ELSEWHERE.includes(name)))('%s', async (name) => {
     const wanted = await scenario(name);
     const steppableClock = wanted.steps.some(({ action }) => 'step-clock' in action);
     await using lab = await startRealLab({ ...wanted, steppableClock, replicas: 1, log: silentLogger });

@@ -12,7 +12,6 @@ import { readLastMessages } from './nats-last-messages.ts';
 import { type LinkUser, NatsLink } from './nats-link.ts';
 import { fromHeaders, toHeaders, toStoredMessage } from './nats-message.ts';
 import type { NatsOptions } from './nats-options.ts';
-import { NatsPublisher } from './nats-publisher.ts';
 
 const PUBLISH_TIMEOUT_MS = 5_000;
 
@@ -23,7 +22,6 @@ export class NatsBus implements EventBus, LiveFeed {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #inboxPrefix: string | undefined;
-  readonly #publisher: NatsPublisher;
   readonly #loops = new Set<NatsConsumerLoop>();
 
   private constructor(options: NatsOptions, clock: Clock, log: Logger) {
@@ -31,7 +29,6 @@ export class NatsBus implements EventBus, LiveFeed {
     this.#log = log;
     this.#inboxPrefix = options.inboxPrefix;
     this.link = NatsLink.open(options, clock, log);
-    this.#publisher = new NatsPublisher(this.link, clock, options.inboxPrefix);
   }
 
   /** Returns at once and connects in the background, however long that takes; `bus.link.whenUp()` waits for it. */
@@ -42,7 +39,7 @@ export class NatsBus implements EventBus, LiveFeed {
   async publish(message: BusMessage, options: { readonly timeoutMs?: number } = {}): Promise<PublishAck> {
     const { subject, headers, data } = message;
     const timeoutMs = options.timeoutMs ?? PUBLISH_TIMEOUT_MS;
-    const answer = await this.#publisher.publish(subject, toHeaders(headers), data, timeoutMs);
+    const answer = await this.link.requests.publish(subject, toHeaders(headers), data, timeoutMs);
     if ('fault' in answer) throw busErrorOfFault(`publish to ${subject}`, answer.fault);
     return answer;
   }
@@ -57,7 +54,7 @@ export class NatsBus implements EventBus, LiveFeed {
     timerHeaders.set(PubHeaders.Schedule, `@at ${new Date(options.dueAtUnixMs).toISOString()}`);
     timerHeaders.set(PubHeaders.ScheduleTarget, options.target);
     if (options.keepFirst) timerHeaders.set(PubHeaders.ExpectedLastSubjectSequenceHdr, '0');
-    const answer = await this.#publisher.publish(subject, timerHeaders, data, PUBLISH_TIMEOUT_MS);
+    const answer = await this.link.requests.publish(subject, timerHeaders, data, PUBLISH_TIMEOUT_MS);
     if (!('fault' in answer)) return 'armed';
     const isTaken = (WRONG_LAST_SEQUENCE as readonly number[]).includes(answer.fault.err_code);
     if (options.keepFirst && isTaken) return 'already-armed';

@@ -5,6 +5,7 @@ import type { BusHealth } from '../ports/event-bus.ts';
 import { BusError } from '../ports/event-bus.ts';
 import type { Logger } from '../ports/telemetry.ts';
 import { connectionOptions, type NatsOptions } from './nats-options.ts';
+import { NatsRequests } from './nats-requests.ts';
 
 /** Who uses the link. Each is told of what is so already when it attaches. */
 export type LinkUser = {
@@ -35,12 +36,15 @@ export class NatsLink {
   readonly #closing = new AbortController();
   readonly #ended: Promise<void>;
   #connection: NatsConnection | undefined;
+  /** For who asks and publishes; all share one reply subject, which is there before anybody else uses the link. */
+  readonly requests: NatsRequests;
 
   private constructor(options: NatsOptions, clock: Clock, log: Logger) {
     this.#options = options;
     this.#clock = clock;
     this.#log = log;
     this.#problems.set('link', `not connected yet to ${options.servers.join(', ')}`);
+    this.requests = new NatsRequests(this, clock, options.inboxPrefix);
     this.#ended = this.#keepConnected();
   }
 

@@ -1,61 +1,84 @@
-import { jetstream } from '@nats-io/jetstream';
-import { type KV, Kvm } from '@nats-io/kv';
-import type { NatsConnection } from 'nats';
+import { PubHeaders } from '@nats-io/jetstream';
+import type { Msg } from 'nats';
+import { headers as newHeaders } from 'nats';
 import { STATE_BUCKET } from '../domain/topology.ts';
 import type { StateEntry, StateStore } from '../ports/state-store.ts';
 import { API_TIMEOUT_MS } from './nats-config.ts';
-import { busErrorOf, isFault, WRONG_LAST_SEQUENCE } from './nats-errors.ts';
+import { busErrorOfFault, WRONG_LAST_SEQUENCE } from './nats-errors.ts';
 import type { NatsLink } from './nats-link.ts';
 
-/** The KV bucket `tunnel-state` on NATS. Rejects with BusError. */
+/** @see https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-8.md */
+const SUBJECT_PREFIX = `$KV.${STATE_BUCKET}.`;
+/** @see https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-31.md */
+const DIRECT_GET_PREFIX = `$JS.API.DIRECT.GET.KV_${STATE_BUCKET}.${SUBJECT_PREFIX}`;
+const OPERATION_HEADER = 'KV-Operation';
+const SEQUENCE_HEADER = 'Nats-Sequence';
+const NOT_FOUND = 404;
+const NOTHING = new Uint8Array(0);
+const encoder = new TextEncoder();
+
+/** `marker`: what is left of a key that was deleted. */
+type Last = { readonly kind: 'value'; readonly message: Msg } | { readonly kind: 'marker'; readonly revision: number };
+
+/**
+ * The KV bucket `tunnel-state` on NATS, by its protocol: with two replicas every other event of tunnel-status reads it, and
+ * the client's own bucket takes ten times as long for that. Rejects with BusError.
+ */
 export class NatsStateStore implements StateStore {
   readonly #link: NatsLink;
-  #opened: { readonly connection: NatsConnection; readonly bucket: Promise<KV> } | undefined;
 
   constructor(link: NatsLink) {
     this.#link = link;
   }
 
   async get(key: string): Promise<StateEntry | undefined> {
-    try {
-      const entry = await (await this.#bucket()).get(key);
-      return entry?.operation === 'PUT' ? { value: entry.json<unknown>(), revision: entry.revision } : undefined;
-    } catch (error) {
-      throw busErrorOf(`get ${key} of ${STATE_BUCKET}`, error);
-    }
+    const last = await this.#last(key);
+    if (last?.kind !== 'value') return undefined;
+    return { value: last.message.json<unknown>(), revision: revisionOf(last.message) };
   }
 
   async put(key: string, value: unknown, expectedRevision?: number): Promise<number | undefined> {
-    const json = JSON.stringify(value);
-    try {
-      const bucket = await this.#bucket();
-      if (expectedRevision === undefined) return await bucket.put(key, json);
-      if (expectedRevision === 0) return await bucket.create(key, json);
-      return await bucket.update(key, json, expectedRevision);
-    } catch (error) {
-      if (isFault(error, ...WRONG_LAST_SEQUENCE)) return undefined;
-      throw busErrorOf(`put ${key} of ${STATE_BUCKET}`, error);
-    }
+    const data = encoder.encode(JSON.stringify(value));
+    const revision = await this.#write(key, data, { expectedRevision });
+    if (revision !== undefined || expectedRevision !== 0) return revision;
+    // A key that was deleted does not exist, though it has a last revision.
+    const last = await this.#last(key);
+    return last?.kind === 'marker' ? this.#write(key, data, { expectedRevision: last.revision }) : undefined;
   }
 
   async delete(key: string): Promise<void> {
-    try {
-      await (await this.#bucket()).delete(key);
-    } catch (error) {
-      throw busErrorOf(`delete ${key} of ${STATE_BUCKET}`, error);
-    }
+    await this.#write(key, NOTHING, { operation: 'DEL' });
   }
 
-  #bucket(): Promise<KV> {
-    const { connection } = this.#link;
-    if (this.#opened?.connection !== connection) {
-      // Bound without asking the server: a missing bucket shows at the first use, and heals when setup makes it.
-      const bucket = new Kvm(jetstream(connection, { timeout: API_TIMEOUT_MS })).open(STATE_BUCKET, {
-        bindOnly: true,
-        allow_direct: true,
-      });
-      this.#opened = { connection, bucket };
+  async #last(key: string): Promise<Last | undefined> {
+    const message = await this.#link.requests.request(`${DIRECT_GET_PREFIX}${key}`, { timeoutMs: API_TIMEOUT_MS });
+    const { headers } = message;
+    if (headers?.code === NOT_FOUND) return undefined;
+    if (headers === undefined || headers.code >= 300) {
+      const { code = 500, description = 'no headers' } = headers ?? {};
+      throw busErrorOfFault(`get ${key} of ${STATE_BUCKET}`, { code, err_code: 0, description });
     }
-    return this.#opened.bucket;
+    const isMarker = headers.get(OPERATION_HEADER) !== '';
+    return isMarker ? { kind: 'marker', revision: revisionOf(message) } : { kind: 'value', message };
   }
+
+  /** @returns `undefined` where the key is not at the expected revision */
+  async #write(
+    key: string,
+    data: Uint8Array,
+    { expectedRevision, operation }: { readonly expectedRevision?: number | undefined; readonly operation?: 'DEL' },
+  ): Promise<number | undefined> {
+    const headers = newHeaders();
+    if (operation !== undefined) headers.set(OPERATION_HEADER, operation);
+    if (expectedRevision !== undefined)
+      headers.set(PubHeaders.ExpectedLastSubjectSequenceHdr, String(expectedRevision));
+    const answer = await this.#link.requests.publish(`${SUBJECT_PREFIX}${key}`, headers, data, API_TIMEOUT_MS);
+    if (!('fault' in answer)) return answer.sequence;
+    if ((WRONG_LAST_SEQUENCE as readonly number[]).includes(answer.fault.err_code)) return undefined;
+    throw busErrorOfFault(`put ${key} of ${STATE_BUCKET}`, answer.fault);
+  }
+}
+
+function revisionOf({ headers }: Msg): number {
+  return Number(headers?.get(SEQUENCE_HEADER));
 }

@@ -25,7 +25,7 @@ type Ports = Pick<FunctionPorts, 'bus' | 'clock' | 'meter' | 'log'>;
  */
 export function decisionRecorder(functionName: string, ports: Ports) {
   const { clock, meter, log } = ports;
-  const throttledSince = new BoundedMap<string, number>(MAX_TUNNELS);
+  const throttledSince = new BoundedMap<string, { count: number }>(MAX_TUNNELS);
   const publish = decisionPublisher(functionName, ports);
   const labels = { function: functionName };
 
@@ -34,7 +34,9 @@ export function decisionRecorder(functionName: string, ports: Ports) {
     if (connection !== undefined) {
       const key = `${connectionKey(connection)}/${interfaceId ?? ''}`;
       if (isOnlyCounted(outcome)) {
-        throttledSince.set(key, (throttledSince.get(key) ?? 0) + 1);
+        const known = throttledSince.get(key);
+        if (known === undefined) throttledSince.set(key, { count: 1 });
+        else known.count += 1;
       } else {
         const about = { namespace: connection.namespace, connection: connection.name };
         await publish(
@@ -48,7 +50,7 @@ export function decisionRecorder(functionName: string, ports: Ports) {
             ...(outcome.before !== undefined && { before: outcome.before }),
             ...(outcome.after !== undefined && { after: outcome.after }),
             ...(superseded && { superseded }),
-            throttledSince: throttledSince.get(key) ?? 0,
+            throttledSince: throttledSince.get(key)?.count ?? 0,
             decidedAt: new Date(clock.unixMs()).toISOString(),
           },
           delivered,

@@ -7,23 +7,23 @@ import { type ApiFault, busErrorOf, noResponders } from './nats-errors.ts';
 import type { NatsLink } from './nats-link.ts';
 
 /** What JetStream answers to a publish: where it is stored, or why not. */
-export type PublishAnswer = PublishAck | { readonly fault: ApiFault };
+type PublishAnswer = PublishAck | { readonly fault: ApiFault };
 
 type Waiting = {
   readonly subject: string;
   readonly deadlineMs: number;
-  resolve(answer: PublishAnswer): void;
+  resolve(answer: Msg): void;
   reject(error: BusError): void;
 };
 
 const SWEEP_MS = 100;
 
 /**
- * Publishes with acknowledgement over one reply subject and one timer for all that are on their way, so that
- * hundreds in flight cost little. When the link goes down all of them are rejected at once: whether they were stored
- * is unknown, and a repeat with the same message id is safe.
+ * Requests, publishes with acknowledgement among them, over one reply subject and one timer for all that are on their
+ * way: a client's own request costs some ten times as much. When the link goes down all of them are rejected at once:
+ * whether they were stored is unknown, and a repeat with the same message id is safe.
  */
-export class NatsPublisher {
+export class NatsRequests {
   readonly #link: NatsLink;
   readonly #clock: Clock;
   readonly #inboxPrefix: string;
@@ -44,13 +44,25 @@ export class NatsPublisher {
     });
   }
 
-  publish(subject: string, headers: MsgHdrs, data: Uint8Array, timeoutMs: number): Promise<PublishAnswer> {
+  async publish(subject: string, headers: MsgHdrs, data: Uint8Array, timeoutMs: number): Promise<PublishAnswer> {
+    return publishAnswerOf(subject, await this.request(subject, { headers, data, timeoutMs }));
+  }
+
+  /** Resolves to the answer, whatever it says; rejects with BusError where none comes. */
+  request(
+    subject: string,
+    {
+      headers,
+      data,
+      timeoutMs,
+    }: { readonly headers?: MsgHdrs; readonly data?: Uint8Array; readonly timeoutMs: number },
+  ): Promise<Msg> {
     return new Promise((resolve, reject) => {
       const { connection } = this.#link;
       if (this.#inbox?.isClosed()) this.#listen(connection); // refused before, maybe not now
       const token = (++this.#tokens).toString(36);
       try {
-        connection.publish(subject, data, { headers, reply: `${this.#replyPrefix}${token}` });
+        connection.publish(subject, data, { reply: `${this.#replyPrefix}${token}`, ...(headers && { headers }) });
       } catch (error) {
         const code = error instanceof errors.ClosedConnectionError ? 'unavailable' : 'denied';
         return reject(new BusError(code, `publish to ${subject}: ${(error as Error).message}`, { cause: error }));
@@ -69,7 +81,8 @@ export class NatsPublisher {
         const waiting = this.#waiting.get(token);
         if (!waiting) return; // too late: timed out already
         this.#waiting.delete(token);
-        settle(waiting, message);
+        if (isNoResponders(message)) waiting.reject(noResponders(waiting.subject));
+        else waiting.resolve(message);
       },
     });
   }
@@ -103,13 +116,16 @@ export class NatsPublisher {
   }
 }
 
-function settle({ subject, resolve, reject }: Waiting, message: Msg): void {
+function isNoResponders({ data, headers }: Msg): boolean {
+  return data.length === 0 && headers?.code === 503;
+}
+
+function publishAnswerOf(subject: string, message: Msg): PublishAnswer {
   try {
-    if (message.data.length === 0 && message.headers?.code === 503) throw noResponders(subject);
     const answer = message.json<{ stream?: string; seq?: number; duplicate?: boolean; error?: ApiFault }>();
     const { stream = '', seq = 0, duplicate = false, error: fault } = answer;
-    resolve(fault ? { fault } : { stream, sequence: seq, duplicate });
+    return fault ? { fault } : { stream, sequence: seq, duplicate };
   } catch (error) {
-    reject(busErrorOf(`publish to ${subject}`, error));
+    throw busErrorOf(`publish to ${subject}`, error);
   }
 }

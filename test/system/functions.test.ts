@@ -3,6 +3,7 @@ import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import type { DeadLetter } from '../../shared/domain/dead-letter.ts';
 import { OBSERVATION_TYPE } from '../../shared/domain/observation.ts';
 import { observationSubject } from '../../shared/domain/subjects.ts';
+import { StoreError } from '../../shared/ports/connection-store.ts';
 import { eventually } from '../support/eventually.ts';
 import { FunctionsOnRealParts } from '../support/functions-on-real-parts.ts';
 import { describeReal } from '../support/real-parts.ts';
@@ -46,20 +47,23 @@ await describeReal('functions, two replicas on real parts', ['nats-server', 'etc
     await putOtherLatency(parts, gateway.ref.namespace, 'liqo-tunnel2');
     expect((await parts.tunnel(gateway.ref, 'liqo-tunnel2'))?.latency?.value).toBe('99ms');
 
+    const before = (await parts.writes(gateway.ref)).length;
     await gateway.announce(gateway.interfaces.slice(0, 2));
     const listed = async () =>
       (await parts.connection(gateway.ref))?.status?.tunnels?.map(({ interfaceID }) => interfaceID).join();
     await eventually(async () => (await listed()) === 'liqo-tunnel,liqo-tunnel1', 'two entries', TEN_SECONDS_MS);
     await parts.untilIdle();
-    const writes = await parts.writes(gateway.ref);
-    const attempts = writes.filter(
-      ({ fieldManager }) => fieldManager === 'liqo-tunnel2' || fieldManager === 'connection-ensure',
-    );
+    const attempts = async () =>
+      (await parts.writes(gateway.ref))
+        .slice(before)
+        .filter(({ fieldManager }) => fieldManager === 'liqo-tunnel2' || fieldManager === 'connection-ensure').length;
+    const needed = await attempts();
+    expect(needed).toBeGreaterThanOrEqual(2); // the empty apply, and the patch of what it left
+    expect(needed).toBeLessThanOrEqual(8); // two replicas may meet
     await gateway.pong(1, 'liqo-tunnel2'); // a late one brings nothing back
     await parts.untilIdle();
     expect(await listed()).toBe('liqo-tunnel,liqo-tunnel1');
-    expect(attempts.filter(({ code }) => code >= 400)).toEqual([]);
-    expect(attempts.length).toBeLessThanOrEqual(6); // create; entry; its PONG; the empty apply; the patch; one conflict
+    expect(await attempts()).toBe(needed);
   });
 
   it('keeps what is no measurement as a dead letter, counts it once, and adds it to no sum (C31)', async () => {
@@ -141,13 +145,23 @@ await describeReal('functions, two replicas on real parts', ['nats-server', 'etc
 });
 
 /** An ordinary update of one entry, as a controller or `kubectl edit` does. */
+const MAX_EDITS = 5;
+
 async function putOtherLatency(parts: FunctionsOnRealParts, namespace: string, interfaceId: string): Promise<void> {
   const path = `/apis/networking.liqo.io/v1beta1/namespaces/${namespace}/connections/gw-rome`;
   const { admin } = parts.kubernetes;
   type Object = { status: { tunnels: { interfaceID: string; latency?: object }[] } };
-  const { body } = await admin.call<Object>({ method: 'GET', path });
-  for (const entry of body.status.tunnels) {
-    if (entry.interfaceID === interfaceId) entry.latency = { value: '99ms', timestamp: new Date().toISOString() };
+  for (let attempt = 1; ; attempt++) {
+    const { body } = await admin.call<Object>({ method: 'GET', path });
+    for (const entry of body.status.tunnels) {
+      if (entry.interfaceID === interfaceId) entry.latency = { value: '99ms', timestamp: new Date().toISOString() };
+    }
+    try {
+      await admin.call({ method: 'PUT', path: `${path}/status`, query: { fieldManager: 'kubectl-edit' }, body });
+      return;
+    } catch (error) {
+      // The aggregate may have been written in between: whoever edits by hand reads again, too.
+      if (!(error instanceof StoreError) || error.code !== 'conflict' || attempt === MAX_EDITS) throw error;
+    }
   }
-  await admin.call({ method: 'PUT', path: `${path}/status`, query: { fieldManager: 'kubectl-edit' }, body });
 }

@@ -8,14 +8,15 @@ type Shape = {
   readonly include: readonly string[];
   readonly exclude?: readonly string[];
   readonly maxWorkers?: number;
+  readonly retry?: number;
 };
 
 /** @param timeoutMs - a bound, not an expectation: a machine under load is slow, and what hangs must end all the same */
 function project(name: string, groupOrder: number, timeoutMs: number, shape: Shape) {
-  const { include, exclude = [], maxWorkers } = shape;
+  const { include, exclude = [], maxWorkers, retry = 0 } = shape;
   return {
     test: {
-      ...{ name, testTimeout: timeoutMs, hookTimeout: timeoutMs, sequence: { groupOrder } },
+      ...{ name, testTimeout: timeoutMs, hookTimeout: timeoutMs, sequence: { groupOrder }, retry },
       expect: { poll: { timeout: timeoutMs / 2 } },
       include: include.map((folder) => `test/${folder}/**/*.test.ts`),
       exclude: [...configDefaults.exclude, ...exclude.map((folder) => `test/${folder}/**`)],
@@ -24,16 +25,22 @@ function project(name: string, groupOrder: number, timeoutMs: number, shape: Sha
   };
 }
 
-/** Cheap ones first. System suites mostly wait, in servers, ports and namespaces of their own: two files at a time. */
+const isCi = Boolean(process.env.CI);
+/** System suites mostly wait, in servers, ports and namespaces of their own; where the verdict counts, one has the machine. */
+const AT_A_TIME = isCi ? 1 : 2;
+/** They run against real time: what a noisy machine spoils there is tried once more before it counts. */
+const RETRY = isCi ? 1 : 0;
+
+/** Cheap ones first. */
 export default defineConfig({
   test: {
-    maxConcurrency: 2,
+    maxConcurrency: AT_A_TIME,
     projects: [
       project('unit', 0, 20 * SECOND_MS, { include: ['*'], exclude: LONG }),
       project('simulation', 1, 180 * SECOND_MS, { include: ['simulation'] }),
       project('contract', 2, 60 * SECOND_MS, { include: ['contract'], maxWorkers: 1 }),
-      project('system', 3, 180 * SECOND_MS, { include: ['system'], maxWorkers: 2 }),
-      project('browser', 4, 120 * SECOND_MS, { include: ['browser'], maxWorkers: 1 }),
+      project('system', 3, 180 * SECOND_MS, { include: ['system'], maxWorkers: AT_A_TIME, retry: RETRY }),
+      project('browser', 4, 120 * SECOND_MS, { include: ['browser'], maxWorkers: 1, retry: RETRY }),
     ],
   },
 });

@@ -13,7 +13,7 @@ for await (const file of glob(join(folder, '*.yaml'))) names.push(basename(file,
 const ELSEWHERE = ['one-tunnel-cut', 'scale-4-2'];
 
 await describeReal('scenarios on real parts', [...REAL_LAB_NEEDS, 'faketime'], () => {
-  // Two labs at a time: a scenario waits more than it works.
+  // Side by side where vitest.config.ts lets them: a scenario waits more than it works.
   test.concurrent.each(names.toSorted().filter((name) => !ELSEWHERE.includes(name)))('%s', async (name) => {
     const wanted = await scenario(name);
     const steppableClock = wanted.steps.some(({ action }) => 'step-clock' in action);

@@ -16,17 +16,6 @@ export const API_TIMEOUT_MS = 2_000;
 /** For making streams, which in a cluster takes an election. */
 export const SETUP_TIMEOUT_MS = 10_000;
 
-/**
- * Of consumers that keep order: a replica pulls from each with a priority of its own, so that as long as it lives the
- * next event comes to whoever had the last one, who need not read its state again. No replica is left out: whoever has
- * no equal or better beside him gets the events.
- *
- * @see https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-42.md
- */
-export const PRIORITY_GROUP = 'replicas';
-/** From 0, the best. */
-export const PRIORITIES = 10;
-
 /** A stream of the topology in the server's words, without what only creation may set. */
 export function streamConfig(
   spec: StreamSpec,
@@ -72,10 +61,6 @@ export function consumerConfig(spec: ConsumerSpec, startSequence?: number): Part
     ack_wait: nanos(spec.ackWaitMs),
     max_ack_pending: spec.maxAckPending,
     max_deliver: spec.maxDeliver,
-    ...(spec.maxAckPending === 1 && {
-      priority_policy: 'prioritized',
-      priority_groups: [PRIORITY_GROUP],
-    }),
     metadata: { [MANAGED_METADATA]: 'true' },
     // The API with a single filter has the filter in its subject, where permissions can see it.
     ...(only !== undefined && more.length === 0

@@ -1,11 +1,9 @@
-import { randomInt } from 'node:crypto';
 import type { Msg, NatsConnection, Subscription } from 'nats';
 import { createInbox, errors, nanos } from 'nats';
 import type { ConsumerSpec } from '../domain/topology.ts';
 import type { Clock, Timer } from '../ports/clock.ts';
 import type { Delivery, Settlement } from '../ports/event-bus.ts';
 import type { Logger } from '../ports/telemetry.ts';
-import { PRIORITIES, PRIORITY_GROUP } from './nats-config.ts';
 import { type LastSettled, recoverConsumer } from './nats-consumer-recovery.ts';
 import type { LinkUser, NatsLink } from './nats-link.ts';
 import { toDelivery } from './nats-message.ts';
@@ -48,7 +46,6 @@ export class NatsConsumerLoop {
   readonly #problem: string;
   readonly #link: NatsLink;
   readonly #inWork: WorkingAcks<number>;
-  readonly #priority = randomInt(PRIORITIES);
   /** Reply subjects of what is in work, by stream sequence. */
   readonly #replies = new Map<number, string>();
   /** Settlements that the link was down for. */
@@ -149,11 +146,7 @@ export class NatsConsumerLoop {
     const uncovered = size - this.#requested;
     if (this.#requested > 0 && uncovered < size / REFILL_PART) return;
     if (uncovered <= 0) return;
-    const request = {
-      batch: uncovered,
-      expires: nanos(PULL_EXPIRES_MS),
-      ...(spec.maxAckPending === 1 && { group: PRIORITY_GROUP, priority: this.#priority }),
-    };
+    const request = { batch: uncovered, expires: nanos(PULL_EXPIRES_MS) };
     const subject = `$JS.API.CONSUMER.MSG.NEXT.${spec.stream}.${spec.durable}`;
     this.#requested += uncovered;
     this.#lastPullMs = this.#options.clock.monotonicMs();

@@ -1,6 +1,6 @@
 import packageJson from '../../package.json' with { type: 'json' };
 import { COMMANDS, type CommandName, isCommand, type Run } from './command-table.ts';
-import { NotYetError, StartError, UsageError } from './errors.ts';
+import { StartError, UsageError } from './errors.ts';
 import { helpOf, helpOfAll } from './help.ts';
 import { parseOptions } from './parse-options.ts';
 
@@ -18,7 +18,7 @@ const LOADERS: { readonly [Name in CommandName]: () => Promise<{ readonly run: R
   ui: () => import('./commands/ui.ts'),
 };
 
-/** Exit codes: 0 done, 1 it failed while it ran or what it needs is not there yet, 2 it could not start and never will so. */
+/** Exit codes: 0 done, 1 it failed while it ran, 2 it could not start. */
 const EXIT_FAILED = 1;
 const EXIT_NOT_STARTED = 2;
 
@@ -70,7 +70,7 @@ function explain(name: string, error: unknown): number {
   const where = ['wg-keepalive', name].join(' ').trimEnd();
   if (error instanceof StartError) {
     process.stderr.write(`${where}: ${error.message}\n`);
-    return error instanceof NotYetError ? EXIT_FAILED : EXIT_NOT_STARTED;
+    return EXIT_NOT_STARTED;
   }
   process.stderr.write(`${where}: unexpected failure, please report it: ${describe(error)}\n`);
   return EXIT_FAILED;

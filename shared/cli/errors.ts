@@ -18,13 +18,3 @@ export class UsageError extends StartError {
     this.name = 'UsageError';
   }
 }
-
-/** Something does not answer, or is not so far yet: exit code 1, as the same command may do in a moment. */
-export class NotYetError extends StartError {
-  override readonly code = 'NOT_YET';
-
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = 'NotYetError';
-  }
-}

@@ -110,7 +110,7 @@ describe('a command that cannot start', () => {
     await using folder = await inFolder();
     const { kubeconfig, port } = await unreachable(folder.path);
     const { code, stderr } = await run(['setup'], { KUBECONFIG: kubeconfig });
-    expect(code).toBe(1); // 2 tells a Job that trying again is of no use
+    expect(code).toBe(2);
     expect(stderr).toMatch(
       new RegExp(`^wg-keepalive setup: Kubernetes https://127.0.0.1:${port}: GET .+ECONNREFUSED.+\n$`),
     );
@@ -238,12 +238,12 @@ await describeReal('the commands on real parts', ['nats-server', 'etcd', 'kube-a
     for (const program of [server, client, functions]) expect(await program.ended).toMatchObject({ code: 0 });
   });
 
-  test('setup ends with exit code 1 where NATS may come yet', { timeout: 120_000 }, async () => {
+  test('setup ends with exit code 2 where NATS does not answer', { timeout: 120_000 }, async () => {
     await using api = await launchKubeApiserver();
     const nats = await launchNats();
     await nats[Symbol.asyncDispose]();
     const { code, stderr } = await run(['setup'], { KUBECONFIG: api.kubeconfig, WG_KEEPALIVE_NATS_URL: nats.url });
-    expect(code).toBe(1);
+    expect(code).toBe(2);
     expect(stderr).toContain('is NATS there, and is --nats-url right?');
   });
 

@@ -6,12 +6,12 @@ import type { NatsOptions } from '../../adapters/nats-options.ts';
 import { SetupError as BusSetupError, setupBus } from '../../adapters/nats-setup.ts';
 import { createPinoLogger } from '../../adapters/pino-logger.ts';
 import { systemClock } from '../../adapters/system-clock.ts';
-import { StoreError, type StoreErrorCode } from '../../ports/connection-store.ts';
-import { BusError, type BusErrorCode } from '../../ports/event-bus.ts';
+import { StoreError } from '../../ports/connection-store.ts';
+import { BusError } from '../../ports/event-bus.ts';
 import type { Logger } from '../../ports/telemetry.ts';
 import type { OptionsOf, Run } from '../command-table.ts';
 import { connectKubernetes } from '../connect-kubernetes.ts';
-import { NotYetError, StartError } from '../errors.ts';
+import { StartError } from '../errors.ts';
 import { natsFromOptions } from '../nats-from-options.ts';
 import { packagePath } from '../package-root.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
@@ -65,7 +65,7 @@ async function withNats<Result>(
     await link.whenUp(AbortSignal.any([stop, AbortSignal.timeout(CONNECT_TIMEOUT_MS)])).catch((cause) => {
       const health = link.health();
       const reason = health.connected ? '' : health.reason;
-      throw new NotYetError(`${reason}; is NATS there, and is --nats-url right?`, { cause });
+      throw new StartError(`${reason}; is NATS there, and is --nats-url right?`, { cause });
     });
     return await work(link);
   } finally {
@@ -73,23 +73,13 @@ async function withNats<Result>(
   }
 }
 
-/** What the user can mend, as one line that says where; or what may be well in a moment. */
+/** What the user can mend, as one line that says where. */
 function explained(error: unknown, kubernetes: KubernetesClient, nats: NatsOptions): unknown {
-  const Kind = isPassing(error) ? NotYetError : StartError;
   if (error instanceof StoreError)
-    return new Kind(`Kubernetes ${kubernetes.server}: ${error.message}`, { cause: error });
-  if (error instanceof BusError) return new Kind(`NATS ${nats.servers.join()}: ${error.message}`, { cause: error });
-  if (error instanceof CrdError || error instanceof BusSetupError) return new Kind(error.message, { cause: error });
+    return new StartError(`Kubernetes ${kubernetes.server}: ${error.message}`, { cause: error });
+  if (error instanceof BusError)
+    return new StartError(`NATS ${nats.servers.join()}: ${error.message}`, { cause: error });
+  if (error instanceof CrdError || error instanceof BusSetupError)
+    return new StartError(error.message, { cause: error });
   return error;
-}
-
-const PASSING: readonly string[] = [
-  ...(['unavailable', 'busy', 'conflict'] satisfies StoreErrorCode[]),
-  ...(['unavailable', 'timeout'] satisfies BusErrorCode[]),
-  ...(['not-served'] satisfies CrdError['code'][]),
-  ...(['SETUP_BACKLOG'] satisfies BusSetupError['code'][]),
-];
-
-function isPassing(error: unknown): boolean {
-  return PASSING.includes((error as { readonly code?: string }).code ?? '');
 }

@@ -38,6 +38,15 @@ export const objectName: Kind<string> = {
   format: (value) => value,
 };
 
+/** What the API takes as the value of a label. */
+export const labelValue: Kind<string> = {
+  placeholder: 'ID',
+  want: 'a Kubernetes label value: letters, digits, -, _ and ., at most 63',
+  parse: (value) =>
+    value.length <= 63 && /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/.test(value) ? value : undefined,
+  format: (value) => value,
+};
+
 export function integer(min: number, max = Number.MAX_SAFE_INTEGER): Kind<number> {
   return {
     placeholder: 'N',

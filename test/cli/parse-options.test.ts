@@ -73,6 +73,13 @@ describe('parseOptions', () => {
     expect(gateway([], { WG_KEEPALIVE_TUNNEL: words.join(' ') }).tunnels).toEqual(tunnels);
   });
 
+  it('refuses a cluster that no label can name', () => {
+    expect(() => gateway(['--remote-cluster-id=a b/c'])).toThrow(
+      '--remote-cluster-id "a b/c": want a Kubernetes label value',
+    );
+    expect(gateway(['--remote-cluster-id=Rome_1.a']).remoteClusterId).toBe('Rome_1.a');
+  });
+
   it('reads bind addresses with and without a host', () => {
     expect(gateway(['--metrics-bind-address', '[::1]:0']).metricsBindAddress).toEqual({ host: '::1', port: 0 });
     expect(gateway(['--metrics-bind-address', '127.0.0.1:9']).metricsBindAddress).toEqual({

@@ -8,7 +8,7 @@ import { Observations } from '../scale/observations.ts';
 
 /** Enough Connections for work in all partitions. */
 const FLEET: Fleet = { connections: 64, tunnels: 2 };
-const EVENTS = 30_000;
+const EVENTS = 100_000;
 const SETTLE_LIMIT_MS = 120_000;
 const EPOCH = 1_767_225_600_000;
 

@@ -38,7 +38,7 @@ export default defineConfig({
     projects: [
       project('unit', 0, 20 * SECOND_MS, { include: ['*'], exclude: LONG }),
       project('simulation', 1, 180 * SECOND_MS, { include: ['simulation'] }),
-      project('contract', 2, 60 * SECOND_MS, { include: ['contract'], maxWorkers: 1 }),
+      project('contract', 2, 60 * SECOND_MS, { include: ['contract'], maxWorkers: 1, retry: RETRY }),
       project('system', 3, 180 * SECOND_MS, { include: ['system'], maxWorkers: AT_A_TIME, retry: RETRY }),
       project('browser', 4, 120 * SECOND_MS, { include: ['browser'], maxWorkers: 1, retry: RETRY }),
     ],

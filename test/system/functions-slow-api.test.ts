@@ -108,7 +108,7 @@ await describeReal('functions and a slow or refusing API', ['nats-server', 'etcd
         60_000,
       );
       const counted = await total('wg_keepalive_superseded_transitions_total', { function: 'tunnel-status' });
-      expect(counted - superseded).toBeGreaterThanOrEqual(15);
+      expect(counted - superseded).toBeGreaterThanOrEqual(10); // each Error that a PONG took back before it was shown
     },
   );
 

@@ -23,9 +23,13 @@ await describeReal('the wall clock', ['faketime'], () => {
     const offsetFile = join(folder, 'offset');
     await writeFile(offsetFile, '+0\n');
     const tunnel = loopbackTunnel(0, PORT);
+    let isOpen = true;
     const peer = createSocket('udp4', (bytes, from) => {
       const pong = answerAsGo(bytes);
-      if (pong !== undefined) setTimeout(() => peer.send(pong, from.port, from.address), DELAY_MS);
+      if (pong !== undefined) setTimeout(() => isOpen && peer.send(pong, from.port, from.address), DELAY_MS);
+    });
+    peer.on('close', () => {
+      isOpen = false;
     });
     peer.bind(tunnel.peer.port, tunnel.peer.address);
     await once(peer, 'listening');
@@ -55,6 +59,7 @@ await describeReal('the wall clock', ['faketime'], () => {
     const spanMs = (times.at(-1) ?? 0) - (times[0] ?? 0);
     expect(Math.abs(gateway.of(0).length - 1 - spanMs / 200)).toBeLessThanOrEqual(2);
     expect({ code: await gateway.stop(), stderr: gateway.stderr.join('') }).toEqual({ code: 0, stderr: '' });
+    isOpen = false;
     peer.close();
     await rm(folder, { recursive: true, force: true });
   });

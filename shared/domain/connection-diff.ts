@@ -6,6 +6,7 @@ import type { Difference } from './replay-difference.ts';
 import type { FinalConnection } from './replay-step.ts';
 import { ASSUMED_UID } from './replay-step.ts';
 import { formatTunnel } from './replay-text.ts';
+import { sameEntry } from './tunnel-status.ts';
 import { formatEvent, type Trail, type TunnelTrails } from './tunnel-trail.ts';
 
 export type LiveContext = {
@@ -50,7 +51,7 @@ function diffTunnel(
 ): Difference | undefined {
   const about = `${connection} ${replayed.interfaceID}`;
   const trail = trails.get(about);
-  if (live !== undefined && sameFields(live, replayed)) return undefined;
+  if (live !== undefined && sameEntry(live, replayed)) return undefined;
   const events = trail?.events.map(formatEvent) ?? [];
   const shown = `live ${live === undefined ? 'has no entry' : formatTunnel(live)}; replayed ${formatTunnel(replayed)}`;
   const tell = (cause: Difference['cause'], why: string): Difference => ({
@@ -69,7 +70,7 @@ function diffTunnel(
   if (shift !== undefined && live.value === replayed.value && live.reason === replayed.reason) {
     return tell(shift, `refreshed from another event: ${WHY[shift]}`);
   }
-  const behind = trail?.entries.toReversed().findIndex(({ entry }) => sameFields(entry, live)) ?? -1;
+  const behind = trail?.entries.toReversed().findIndex(({ entry }) => sameEntry(entry, live)) ?? -1;
   if (behind < 0) return tell('unexplained', 'no event of the window makes it so');
   const written = trail?.entries.at(-1 - behind);
   const why = `it is as of #${written?.sequence}, ${behind} ${behind === 1 ? 'write' : 'writes'} behind`;
@@ -106,15 +107,4 @@ function diffAggregate(
   if (owners.length > 0)
     return [{ cause: 'foreign-writer', about, message: `${message}: ${owners.join(', ')} owns it` }];
   return [{ cause: 'lateness', about, message: `${message}: connection-aggregate has not caught up` }];
-}
-
-function sameFields(a: TunnelEntry, b: TunnelEntry): boolean {
-  return (
-    a.value === b.value &&
-    a.reason === b.reason &&
-    a.message === b.message &&
-    a.lastTransitionTime === b.lastTransitionTime &&
-    a.latency?.value === b.latency?.value &&
-    a.latency?.timestamp === b.latency?.timestamp
-  );
 }

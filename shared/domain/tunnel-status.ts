@@ -233,7 +233,8 @@ function transitionTime(before: TunnelEntry, value: ConnectionValue, now: string
   return before.value === value ? (before.lastTransitionTime ?? now) : now;
 }
 
-function sameEntry(a: TunnelEntry, b: TunnelEntry): boolean {
+/** Whether two entries of one tunnel show the same, to the last label. */
+export function sameEntry(a: TunnelEntry, b: TunnelEntry): boolean {
   return (
     a.value === b.value &&
     a.reason === b.reason &&

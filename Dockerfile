@@ -18,7 +18,7 @@ FROM ${GO_IMAGE} AS servers
 WORKDIR /src
 COPY --from=build /usr/local/bin/node /usr/local/bin/node
 COPY infra/servers infra/servers
-RUN --mount=type=cache,target=/root/.cache/go-build --mount=type=cache,target=/go/pkg/mod \
+RUN --mount=type=cache,target=/built/go-build --mount=type=cache,target=/go/pkg/mod \
     XDG_CACHE_HOME=/built node infra/servers/build.ts nats-server etcd kube-apiserver \
     && mkdir /out && cp /built/wg-keepalive/servers/*/* /out
 

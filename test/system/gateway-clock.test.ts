@@ -1,13 +1,11 @@
-import { createSocket } from 'node:dgram';
-import { once } from 'node:events';
 import { glob, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { GatewayProcess, gatewayOptions, loopbackTunnel } from '../support/loopback.ts';
-import { answerAsGo } from '../support/peers.ts';
 import { describeReal } from '../support/real-parts.ts';
+import { after, UdpPeer } from '../support/udp-peer.ts';
 
 const PORT = 24_512;
 const DELAY_MS = 50;
@@ -23,16 +21,7 @@ await describeReal('the wall clock', ['faketime'], () => {
     const offsetFile = join(folder, 'offset');
     await writeFile(offsetFile, '+0\n');
     const tunnel = loopbackTunnel(0, PORT);
-    let isOpen = true;
-    const peer = createSocket('udp4', (bytes, from) => {
-      const pong = answerAsGo(bytes);
-      if (pong !== undefined) setTimeout(() => isOpen && peer.send(pong, from.port, from.address), DELAY_MS);
-    });
-    peer.on('close', () => {
-      isOpen = false;
-    });
-    peer.bind(tunnel.peer.port, tunnel.peer.address);
-    await once(peer, 'listening');
+    const peer = await UdpPeer.start(tunnel.peer, after(DELAY_MS));
     const gateway = new GatewayProcess(
       gatewayOptions([tunnel], { intervalMs: 200, lossThreshold: 10 }),
       (command, args) => ({ command, args }),
@@ -59,7 +48,6 @@ await describeReal('the wall clock', ['faketime'], () => {
     const spanMs = (times.at(-1) ?? 0) - (times[0] ?? 0);
     expect(Math.abs(gateway.of(0).length - 1 - spanMs / 200)).toBeLessThanOrEqual(2);
     expect({ code: await gateway.stop(), stderr: gateway.stderr.join('') }).toEqual({ code: 0, stderr: '' });
-    isOpen = false;
     peer.close();
     await rm(folder, { recursive: true, force: true });
   });

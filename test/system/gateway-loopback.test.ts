@@ -1,5 +1,4 @@
 import { spawn } from 'node:child_process';
-import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -8,12 +7,11 @@ import { createInterface } from 'node:readline';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterEach, describe, expect, test } from 'vitest';
 import { tunnelEventSchema } from '../../shared/domain/observation.ts';
-import { decodePingMessage } from '../../shared/domain/ping-wire.ts';
 import type { TunnelEndpoint } from '../../shared/domain/tunnel-interface.ts';
 import { eventually } from '../support/eventually.ts';
 import { GatewayProcess, gatewayOptions, loopbackTunnel } from '../support/loopback.ts';
-import { answerAsGo } from '../support/peers.ts';
 import { describeReal } from '../support/real-parts.ts';
+import { UdpPeer } from '../support/udp-peer.ts';
 
 const PORT = 24_511;
 const FAST = { intervalMs: 50, lossThreshold: 3 };
@@ -34,32 +32,11 @@ function start(...args: ConstructorParameters<typeof GatewayProcess>): GatewayPr
   return gateway;
 }
 
-/** A peer of one tunnel; `answer` sends what it likes with the given function. */
-async function startPeer(
-  tunnel: TunnelEndpoint,
-  answer: (pong: Uint8Array, send: (bytes: Uint8Array) => void) => void = (pong, send) => send(pong),
-) {
-  const socket: Socket = createSocket('udp4');
-  let isOpen = true;
-  const pingStamps = new Set<string>();
-  const strays: Uint8Array[] = [];
-  socket.on('message', (bytes: Uint8Array, from: RemoteInfo) => {
-    const pong = answerAsGo(bytes);
-    if (pong === undefined) {
-      strays.push(bytes);
-      return;
-    }
-    pingStamps.add(JSON.stringify(decodePingMessage(bytes)?.timeStamp));
-    answer(pong, (reply) => isOpen && socket.send(reply, from.port, from.address));
-  });
-  socket.bind(tunnel.peer.port, tunnel.peer.address);
-  await once(socket, 'listening');
-  const close = () => {
-    if (isOpen) socket.close();
-    isOpen = false;
-  };
-  cleanUp.push(close);
-  return { socket, pingStamps, strays, close };
+/** A peer of one tunnel. */
+async function startPeer(tunnel: TunnelEndpoint, answer?: Parameters<typeof UdpPeer.start>[1]): Promise<UdpPeer> {
+  const peer = await UdpPeer.start(tunnel.peer, answer);
+  cleanUp.push(() => peer.close());
+  return peer;
 }
 
 const pongsOf = (gateway: GatewayProcess, index: number) => gateway.of(index).filter(({ kind }) => kind === 'pong');

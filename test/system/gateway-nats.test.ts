@@ -1,5 +1,4 @@
 import { spawn } from 'node:child_process';
-import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { jetstreamManager } from '@nats-io/jetstream';
@@ -12,9 +11,9 @@ import type { Meter } from '../../shared/ports/telemetry.ts';
 import { eventually } from '../support/eventually.ts';
 import { gatewayOptions, loopbackTunnel } from '../support/loopback.ts';
 import { type NatsHarness, startNatsHarness } from '../support/nats-harness.ts';
-import { answerAsGo } from '../support/peers.ts';
 import { describeReal } from '../support/real-parts.ts';
 import { silentLogger } from '../support/silent-logger.ts';
+import { UdpPeer } from '../support/udp-peer.ts';
 
 const PORT = 24_513;
 const TUNNELS = [loopbackTunnel(0, PORT), loopbackTunnel(1, PORT)];
@@ -37,17 +36,17 @@ await describeReal('a gateway and NATS', ['nats-server'], () => {
   let bus: NatsBus;
   let meter: CountingMeter;
   const gateways: Gateway[] = [];
-  const peers: Peer[] = [];
+  const peers: UdpPeer[] = [];
 
   beforeEach(async () => {
     nats = await startNatsHarness();
     bus = nats.open();
     meter = new CountingMeter();
-    for (const { peer } of TUNNELS) peers.push(await startPeer(peer));
+    for (const { peer } of TUNNELS) peers.push(await UdpPeer.start(peer));
   });
   afterEach(async () => {
     for (const gateway of gateways.splice(0)) await gateway.stop(0);
-    for (const peer of peers.splice(0)) peer.socket.close();
+    for (const peer of peers.splice(0)) peer.close();
     await nats[Symbol.asyncDispose]();
   });
 
@@ -80,7 +79,7 @@ await describeReal('a gateway and NATS', ['nats-server'], () => {
     await nats.server.kill();
     for (let round = 0; round < 3; round++) {
       for (const isDeaf of [true, false]) {
-        (peers[1] as Peer).isDeaf = isDeaf;
+        (peers[1] as UdpPeer).isDeaf = isDeaf;
         const value = isDeaf ? 'Error' : 'Connected';
         await eventually(() => gateway.tunnels()[1]?.value === value, `${value} while NATS is away`);
       }
@@ -151,18 +150,3 @@ await describeReal('a gateway and NATS', ['nats-server'], () => {
     expect(output).toMatch(/"unsent":\d+.*stopped with observations that the bus did not take/);
   });
 });
-
-type Peer = Awaited<ReturnType<typeof startPeer>>;
-
-async function startPeer({ address, port }: { readonly address: string; readonly port: number }) {
-  const peer = { socket: createSocket('udp4'), pings: 0, isDeaf: false };
-  peer.socket.on('message', (bytes, from) => {
-    const pong = answerAsGo(bytes);
-    if (pong === undefined || peer.isDeaf) return;
-    peer.pings += 1;
-    peer.socket.send(pong, from.port, from.address);
-  });
-  peer.socket.bind(port, address);
-  await once(peer.socket, 'listening');
-  return peer;
-}

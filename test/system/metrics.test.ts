@@ -1,6 +1,4 @@
 import { spawn } from 'node:child_process';
-import { createSocket, type Socket } from 'node:dgram';
-import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { requireServer } from '../../infra/servers/find.ts';
@@ -8,8 +6,8 @@ import { METRICS, type MetricName, type MetricSource, type MetricSpec } from '..
 import { encodePingMessage } from '../../shared/domain/ping-wire.ts';
 import { eventually } from '../support/eventually.ts';
 import { FunctionsOnRealParts } from '../support/functions-on-real-parts.ts';
-import { answerAsGo } from '../support/peers.ts';
 import { describeReal } from '../support/real-parts.ts';
+import { after, UdpPeer } from '../support/udp-peer.ts';
 import { WgKeepalive } from '../support/wg-keepalive.ts';
 
 const PORT = 24_611;
@@ -43,7 +41,7 @@ await describeReal('metrics of real processes', ['nats-server', 'etcd', 'kube-ap
   const cleanUp = new AsyncDisposableStack();
   let gateway: WgKeepalive;
   let functions: WgKeepalive;
-  let peer: Socket;
+  let peer: UdpPeer;
 
   beforeAll(async () => {
     const parts = cleanUp.use(await FunctionsOnRealParts.start());
@@ -51,13 +49,8 @@ await describeReal('metrics of real processes', ['nats-server', 'etcd', 'kube-ap
     functions = await parts.startFunctions(['--ping-update-status-interval=500ms']);
     await functions.untilReady();
     // One tunnel's peer answers, as the Go implementation would; nobody is at the other's.
-    peer = createSocket('udp4', (bytes, from) => {
-      const pong = answerAsGo(bytes);
-      if (pong !== undefined) setTimeout(() => peer.send(pong, from.port, from.address), PEER_DELAY_MS);
-    });
-    cleanUp.defer(() => void peer.close());
-    peer.bind(PORT, ADDRESSES[1]);
-    await once(peer, 'listening');
+    peer = await UdpPeer.start({ address: ADDRESSES[1], port: PORT }, after(PEER_DELAY_MS));
+    cleanUp.defer(() => peer.close());
     const tunnels = [`--tunnel=up=${ADDRESSES.join()}`, '--tunnel=down=127.61.0.2,127.62.0.2'];
     const identity = [`--namespace=${namespace}`, '--name=rome', '--mode=server', '--remote-cluster-id=milan'];
     const ping = [`--ping-port=${PORT}`, '--ping-interval=50ms', '--ping-loss-threshold=20'];
@@ -158,7 +151,7 @@ await describeReal('metrics of real processes', ['nats-server', 'etcd', 'kube-ap
         msgType: index % 2 ? 'PONG' : 'PING',
         timeStamp,
       });
-      peer.send(datagram, PORT, ADDRESSES[0]);
+      peer.socket.send(datagram, PORT, ADDRESSES[0]);
       if (index % 100 === 0) await new Promise((resolve) => setTimeout(resolve, 1)); // buffers are finite
     }
     await eventually(

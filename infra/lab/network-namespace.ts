@@ -56,9 +56,13 @@ export class NetworkNamespace implements AsyncDisposable {
     return this.#holder.pid;
   }
 
-  /** The command line that runs a program in here. The program takes the place of the helper: same pid, same signals. */
+  /**
+   * The command line that runs a program in here. The program takes the place of the helpers: same pid, same signals.
+   * The kernel ends it with the process that started it, so that it does not keep the namespace.
+   */
   commandLine(command: string, args: readonly string[]): CommandLine {
-    return { command: 'nsenter', args: ['--target', `${this.pid}`, '--net', '--mount', '--', command, ...args] };
+    const enter = ['nsenter', '--target', `${this.pid}`, '--net', '--mount', '--'];
+    return { command: 'setpriv', args: ['--pdeathsig', 'KILL', '--', ...enter, command, ...args] };
   }
 
   /**

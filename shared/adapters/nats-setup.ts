@@ -20,8 +20,9 @@ export type SetupOptions = {
   readonly drainTimeoutMs?: number;
   /** Copies of each stream in the cluster. @defaultValue 1 */
   readonly replicas?: number;
-  /** Bounds other than the topology's, for small disks. */
+  /** Bounds other than the topology's: what is older, or beyond, is dropped. */
   readonly maxBytes?: Partial<Readonly<Record<StreamName | typeof STATE_BUCKET, number>>>;
+  readonly maxAgeMs?: Partial<Readonly<Record<StreamName, number>>>;
   /** Kept with each stream, such as which cluster the account belongs to; another value there is an error. */
   readonly metadata?: Readonly<Record<string, string>>;
   /** Roughly the server's, too: sequences of GATEWAYS start from its wall clock. */
@@ -88,7 +89,9 @@ export async function raiseSequence(connection: NatsConnection, stream: StreamNa
 }
 
 async function setUpStream(manager: JetStreamManager, spec: StreamSpec, options: SetupOptions): Promise<SetupChange> {
-  const wanted = streamConfig(spec, {
+  const maxAgeMs = options.maxAgeMs?.[spec.name] ?? spec.maxAgeMs;
+  const bounded = maxAgeMs === undefined ? spec : { ...spec, maxAgeMs };
+  const wanted = streamConfig(bounded, {
     replicas: options.replicas ?? 1,
     maxBytes: options.maxBytes?.[spec.name] ?? spec.maxBytes,
     metadata: options.metadata ?? {},
@@ -97,7 +100,7 @@ async function setUpStream(manager: JetStreamManager, spec: StreamSpec, options:
   if (!existing) {
     const first = spec.firstSequenceFromClock ? { first_seq: options.clock.unixMs() } : {};
     await manager.streams.add({ ...wanted, ...first }).catch((error) => {
-      throw busErrorOf(`create stream ${spec.name}`, error);
+      throw noRoom(`stream ${spec.name}`, wanted, error) ?? busErrorOf(`create stream ${spec.name}`, error);
     });
     return { kind: 'stream', name: spec.name, change: 'created', fields: [] };
   }
@@ -158,7 +161,7 @@ async function updateStream(
   const fields = differences(config, merged);
   if (fields.length === 0) return { kind, name, change: 'unchanged', fields };
   await manager.streams.update(wanted.name, merged).catch((error) => {
-    throw conflict(`${kind} ${name}`, config, merged, fields, error);
+    throw noRoom(`${kind} ${name}`, wanted, error) ?? conflict(`${kind} ${name}`, config, merged, fields, error);
   });
   return { kind, name, change: 'updated', fields };
 }
@@ -234,6 +237,14 @@ function conflict(what: string, present: object, wanted: object, fields: readonl
   const list = fields.map((field) => `${field} is ${shown(present, field)}, want ${shown(wanted, field)}`);
   const hint = 'set it back, or delete it by hand and run `wg-keepalive setup` again';
   return new SetupError(`${what} cannot be updated (${error.message}): ${list.join('; ')}; ${hint}`, { cause: error });
+}
+
+/** The server sets a stream's bound aside in full, whatever it holds. `undefined` where that is not what is wrong. */
+function noRoom(what: string, { max_bytes }: Partial<StreamConfig>, error: unknown): SetupError | undefined {
+  const { code, message } = busErrorOf(`max_bytes ${max_bytes}`, error);
+  if (code !== 'full') return undefined;
+  const hint = 'raise max_file_store of nats-server, or the limit of its account, or want less';
+  return new SetupError(`${what}: ${message}: ${hint}`, { cause: error });
 }
 
 /** `undefined` where the server says that it does not exist. */

@@ -55,7 +55,7 @@ export const COMMANDS = {
   },
   setup: {
     summary: 'Creates or updates streams, consumers and the state bucket, installs the CRDs and checks them',
-    options: ['natsReplicas', ...NATS, 'logLevel'],
+    options: ['natsReplicas', 'historyMaxAgeMs', 'observationsMaxBytes', 'decisionsMaxBytes', ...NATS, 'logLevel'],
     required: [],
   },
   lab: {

@@ -75,6 +75,28 @@ export function duration(minMs: number, maxMs = LONGEST_MS): Kind<number> {
   };
 }
 
+const UNIT_BYTES = { Ti: 2 ** 40, Gi: 2 ** 30, Mi: 2 ** 20, Ki: 2 ** 10 } as const;
+const MOST_BYTES = 1_024 * UNIT_BYTES.Ti;
+
+/** A quantity of bytes as Kubernetes writes it, in binary units or plain. */
+export function bytes(min: number, max = MOST_BYTES): Kind<number> {
+  return {
+    placeholder: 'BYTES',
+    want: `a number of bytes such as 512Mi or 2Gi (Ki, Mi, Gi, Ti), from ${formatBytes(min)} to ${formatBytes(max)}`,
+    parse: (value) => {
+      const [, digits, unit] = /^(\d+)(Ki|Mi|Gi|Ti)?$/.exec(value) ?? [];
+      const number = Number(digits) * (unit === undefined ? 1 : UNIT_BYTES[unit as keyof typeof UNIT_BYTES]);
+      return number >= min && number <= max ? number : undefined;
+    },
+    format: formatBytes,
+  };
+}
+
+function formatBytes(value: number): string {
+  const [unit, size] = Object.entries(UNIT_BYTES).find(([, size]) => value % size === 0) ?? ['', 1];
+  return `${value / size}${unit}`;
+}
+
 export function choice<const Choice extends string>(...choices: readonly Choice[]): Kind<Choice> {
   return {
     placeholder: choices.join('|'),

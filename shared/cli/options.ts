@@ -1,8 +1,10 @@
 import { DEFAULT_PING_SETTINGS } from '../domain/ping-settings.ts';
+import { HISTORY } from '../domain/topology.ts';
 import { MAX_TUNNELS } from '../domain/tunnel-interface.ts';
 import {
   bindAddress,
   boolean,
+  bytes,
   choice,
   duration,
   integer,
@@ -36,6 +38,8 @@ function option<Value>(flag: string, kind: Kind<Value>, help: string, defaultVal
 const PING = DEFAULT_PING_SETTINGS;
 const SECOND_MS = 1_000;
 const HOUR_MS = 3_600 * SECOND_MS;
+const YEAR_MS = 365 * 24 * HOUR_MS;
+const MIB = 1_024 * 1_024;
 
 /**
  * Every option there is. The keys are the names in code, with their units; `--help`, `docs/options.md`
@@ -99,6 +103,24 @@ export const OPTIONS = {
     'Looks after this namespace only; repeatable; without it, after all',
   ),
   natsReplicas: option('nats-replicas', integer(1, 5), 'Copies of each stream in a NATS cluster', 1),
+  historyMaxAgeMs: option(
+    'history-max-age',
+    duration(HISTORY.minAgeMs, YEAR_MS),
+    'OBSERVATIONS and DECISIONS keep at most this long',
+    HISTORY.maxAgeMs,
+  ),
+  observationsMaxBytes: option(
+    'observations-max-bytes',
+    bytes(16 * MIB),
+    'OBSERVATIONS keeps the newest, at most this much before compression',
+    HISTORY.observationsMaxBytes,
+  ),
+  decisionsMaxBytes: option(
+    'decisions-max-bytes',
+    bytes(16 * MIB),
+    'DECISIONS keeps the newest, at most this much before compression',
+    HISTORY.decisionsMaxBytes,
+  ),
   metricsBindAddress: option('metrics-bind-address', bindAddress, 'Serves /healthz, /readyz and /metrics', {
     port: 8_089,
   }),

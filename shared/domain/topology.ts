@@ -35,6 +35,17 @@ export type StreamSpec = {
   readonly schedules?: boolean;
 };
 
+const DUPLICATE_WINDOW_MS = 5 * MINUTE_MS;
+
+/** What is kept of the past, for replay and explain, unless setup is told otherwise. */
+export const HISTORY = {
+  maxAgeMs: DAY_MS,
+  /** A stream remembers the ids of its messages this long, and may not forget the messages before. */
+  minAgeMs: DUPLICATE_WINDOW_MS,
+  observationsMaxBytes: 2048 * MIB,
+  decisionsMaxBytes: 512 * MIB,
+} as const;
+
 export const STREAMS: readonly StreamSpec[] = [
   {
     name: 'OBSERVATIONS',
@@ -45,9 +56,9 @@ export const STREAMS: readonly StreamSpec[] = [
       source: 'observations.*.*.*.*',
       destination: 'live.{{wildcard(2)}}.{{wildcard(3)}}.{{wildcard(4)}}',
     },
-    maxAgeMs: DAY_MS,
-    maxBytes: 2048 * MIB,
-    duplicateWindowMs: 5 * MINUTE_MS,
+    maxAgeMs: HISTORY.maxAgeMs,
+    maxBytes: HISTORY.observationsMaxBytes,
+    duplicateWindowMs: DUPLICATE_WINDOW_MS,
     compressed: true,
   },
   {
@@ -64,7 +75,7 @@ export const STREAMS: readonly StreamSpec[] = [
     description: 'Kubernetes watch events of what the functions read',
     maxAgeMs: HOUR_MS,
     maxBytes: 512 * MIB,
-    duplicateWindowMs: 5 * MINUTE_MS,
+    duplicateWindowMs: DUPLICATE_WINDOW_MS,
   },
   {
     name: 'TIMERS',
@@ -80,9 +91,9 @@ export const STREAMS: readonly StreamSpec[] = [
     subjects: ['decisions.*.*'],
     description: 'What the functions made of the events',
     republish: { source: 'decisions.*.*', destination: 'live.decisions.{{wildcard(1)}}.{{wildcard(2)}}' },
-    maxAgeMs: DAY_MS,
-    maxBytes: 512 * MIB,
-    duplicateWindowMs: 5 * MINUTE_MS,
+    maxAgeMs: HISTORY.maxAgeMs,
+    maxBytes: HISTORY.decisionsMaxBytes,
+    duplicateWindowMs: DUPLICATE_WINDOW_MS,
     compressed: true,
   },
   {

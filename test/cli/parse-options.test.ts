@@ -123,6 +123,31 @@ describe('parseOptions', () => {
     expect(refusal(() => gateway(args))).toContain(message);
   });
 
+  it.each([
+    ['16777216', 2 ** 24],
+    ['16Mi', 2 ** 24],
+    ['16384Ki', 2 ** 24],
+    ['240Gi', 240 * 2 ** 30],
+    ['1024Ti', 2 ** 50],
+  ])('reads %s as bytes', (text, bytes) => {
+    expect(parseOptions('setup', ['--observations-max-bytes', text], {}).options.observationsMaxBytes).toBe(bytes);
+  });
+
+  it.each([
+    [
+      '--observations-max-bytes=15Mi',
+      'want a number of bytes such as 512Mi or 2Gi (Ki, Mi, Gi, Ti), from 16Mi to 1024Ti',
+    ],
+    ['--observations-max-bytes=2GB', 'want a number of bytes'],
+    ['--observations-max-bytes=1.5Gi', 'want a number of bytes'],
+    ['--decisions-max-bytes=1025Ti', 'want a number of bytes'],
+    ['--history-max-age=4m', 'want a duration such as 50ms, 2s or 1m30s, from 5m0s to 8760h0m0s'],
+    ['--history-max-age=3d', 'want a duration'],
+  ])('refuses setup %s', (arg, message) => {
+    const [flag, value] = arg.split('=');
+    expect(refusal(() => parseOptions('setup', [arg], {}))).toContain(`${flag} "${value}": ${message}`);
+  });
+
   it('names the variable where that is where the value comes from', () => {
     expect(refusal(() => gateway([], { WG_KEEPALIVE_PING_PORT: 'tcp' }))).toContain(
       'WG_KEEPALIVE_PING_PORT "tcp": want',

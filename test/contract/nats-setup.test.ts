@@ -1,18 +1,26 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream';
 import type { NatsConnection } from 'nats';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { launchNats } from '../../infra/servers/launch-nats.ts';
+import { NatsLink } from '../../shared/adapters/nats-link.ts';
 import { raiseSequence, type SetupChange, setupBus } from '../../shared/adapters/nats-setup.ts';
+import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
-import { gatewaySubject } from '../../shared/domain/subjects.ts';
-import { partitionConsumers, STREAMS, sharedConsumer } from '../../shared/domain/topology.ts';
+import { gatewaySubject, observationSubject } from '../../shared/domain/subjects.ts';
+import { partitionConsumers, STREAMS, type StreamName, sharedConsumer } from '../../shared/domain/topology.ts';
 import { type NatsHarness, SETUP_FOR_TESTS, startNatsHarness } from '../support/nats-harness.ts';
 import { describeReal } from '../support/real-parts.ts';
+import { silentLogger } from '../support/silent-logger.ts';
 
 const CONSUMERS = [
   ...partitionConsumers('tunnel-status'),
   sharedConsumer('connection-aggregate', 'CHANGES', ['changes.connections.*.*']),
 ];
 const MIB = 1024 * 1024;
+const HOUR_MS = 3_600_000;
 
 await describeReal('NATS setup', ['nats-server'], () => {
   describe('setupBus', () => {
@@ -116,6 +124,67 @@ await describeReal('NATS setup', ['nats-server'], () => {
       await expect(setupBus(connection, of('uid-2'))).rejects.toThrow(
         'metadata wg-keepalive.cluster is uid-1, want uid-2',
       );
+    });
+
+    describe('with bounds of its own for the history', () => {
+      const bounds = (maxBytes: number, maxAgeMs: number) => ({
+        ...SETUP_FOR_TESTS(CONSUMERS),
+        maxBytes: { ...SETUP_FOR_TESTS().maxBytes, OBSERVATIONS: maxBytes },
+        maxAgeMs: { OBSERVATIONS: maxAgeMs, DECISIONS: maxAgeMs },
+      });
+      const stream = (name: StreamName) => manager.streams.info(name);
+
+      test('keeps the newest within the bytes, drops the rest, and goes back to the default without', async () => {
+        await setupBus(connection, SETUP_FOR_TESTS(CONSUMERS));
+        const changes = changed(await setupBus(connection, bounds(MIB, 72 * HOUR_MS)));
+        expect(changes.map(({ name, fields }) => [name, fields])).toEqual([
+          ['OBSERVATIONS', ['max_bytes', 'max_age']],
+          ['DECISIONS', ['max_age']],
+        ]);
+        expect(changed(await setupBus(connection, bounds(MIB, 72 * HOUR_MS)))).toEqual([]);
+
+        const bus = await harness.connect();
+        const { state: before } = await stream('OBSERVATIONS');
+        const padding = 'x'.repeat(16 * 1024);
+        for (let n = 1; n <= 200; n++) {
+          const subject = observationSubject({ namespace: 'ns', name: 'gw' }, 'liqo-tunnel');
+          await bus.publish(encodeCloudEvent(subject, { id: `${n}`, source: '/test', type: 'test', data: padding }));
+        }
+        const { config, state } = await stream('OBSERVATIONS');
+        expect(state.last_seq).toBe(before.last_seq + 200);
+        expect(state.bytes).toBeLessThanOrEqual(MIB);
+        expect(state.bytes).toBeGreaterThan(0.9 * MIB);
+        expect(config.max_age).toBe(72 * HOUR_MS * 1e6);
+        expect((await stream('DECISIONS')).config.max_age).toBe(72 * HOUR_MS * 1e6);
+        expect((await stream('CHANGES')).config.max_age).toBe(HOUR_MS * 1e6);
+
+        await setupBus(connection, bounds(2 * MIB, 72 * HOUR_MS));
+        expect((await stream('OBSERVATIONS')).state).toMatchObject({ bytes: state.bytes, last_seq: state.last_seq });
+        await setupBus(connection, SETUP_FOR_TESTS(CONSUMERS));
+        expect((await stream('OBSERVATIONS')).config).toMatchObject({
+          max_bytes: 256 * MIB,
+          max_age: 24 * HOUR_MS * 1e6,
+        });
+      });
+
+      test.each(['made', 'widened'])('says that there is no room for them where the stream is %s', async (how) => {
+        await using cleanUp = new AsyncDisposableStack();
+        const folder = await mkdtemp(join(tmpdir(), 'wg-keepalive-'));
+        cleanUp.defer(() => rm(folder, { recursive: true }));
+        const configFile = join(folder, 'nats.conf');
+        await writeFile(configFile, `jetstream { max_file_store: ${1024 * MIB} }\n`);
+        const server = cleanUp.use(await launchNats({ configFile }));
+        const link = NatsLink.open({ servers: [server.url], name: 'test' }, systemClock, silentLogger);
+        cleanUp.defer(() => link.close());
+        const small = await link.whenUp();
+        if (how === 'widened') await setupBus(small, SETUP_FOR_TESTS());
+        await expect(setupBus(small, bounds(240 * 1024 * MIB, 24 * HOUR_MS))).rejects.toMatchObject({
+          code: 'SETUP_CONFLICT',
+          message: expect.stringMatching(
+            /^stream OBSERVATIONS: max_bytes 257698037760: insufficient storage.*: raise max_file_store of nats-server/,
+          ),
+        });
+      });
     });
 
     test('raises the next epoch over any that was given out', async () => {

@@ -24,6 +24,7 @@ export type Container = {
   readonly readinessProbe?: object;
   readonly livenessProbe?: object;
   readonly volumeMounts?: readonly { readonly name: string }[];
+  readonly securityContext?: object;
 };
 
 export type PodSpec = {

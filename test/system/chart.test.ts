@@ -4,6 +4,7 @@ import { CATALOG } from '../../functions/catalog.ts';
 import { usersOf } from '../../infra/nats/make-users.ts';
 import { parseOptions } from '../../shared/cli/parse-options.ts';
 import { busUserName } from '../../shared/domain/bus-user.ts';
+import { HISTORY } from '../../shared/domain/topology.ts';
 import {
   applyObject,
   chartFolder,
@@ -80,12 +81,19 @@ await describeReal('the chart', ['helm'], () => {
       watchNamespaces: ['tenant-a'],
       gatewaySilentAfter: '1m',
       ping: { interval: '500ms', updateStatusInterval: '3s' },
+      nats: { ...EVERYTHING.nats, replicas: 3, history: { maxAge: '72h', observationsMaxBytes: '240Gi' } },
     });
     const args = objects.flatMap((object) => podOf(object)?.containers.map((container) => container.args) ?? []);
     expect(args.map(([command]) => command).sort()).toEqual([...FUNCTIONS.map(() => 'function'), 'setup']);
     for (const [command, ...flags] of args) {
-      if (command === 'setup') expect(parseOptions('setup', flags, {}).options.natsReplicas).toBe(1);
-      else {
+      if (command === 'setup') {
+        expect(parseOptions('setup', flags, {}).options).toMatchObject({
+          natsReplicas: 3,
+          historyMaxAgeMs: 72 * 3_600_000,
+          observationsMaxBytes: 240 * 2 ** 30,
+          decisionsMaxBytes: HISTORY.decisionsMaxBytes,
+        });
+      } else {
         expect(parseOptions('function', flags, {}).options).toMatchObject({
           pingUpdateStatusIntervalMs: 3_000,
           gatewaySilentAfterMs: 60_000,
@@ -104,6 +112,19 @@ await describeReal('the chart', ['helm'], () => {
     const env = Object.entries(EVERYTHING.env).map(([name, value]) => ({ name, value }));
     for (const container of await containers({ env: EVERYTHING.env })) expect(container.env).toEqual(env);
     for (const container of await containers({})) expect(container).not.toHaveProperty('env');
+  });
+
+  it('runs each process as user 65532 on a read-only root, without a capability', async () => {
+    const pods = (await renderChart(EVERYTHING)).map(podOf).filter((pod) => pod !== undefined);
+    expect(pods.length).toBeGreaterThan(FUNCTIONS.length);
+    for (const { containers } of pods) {
+      for (const container of containers) {
+        expect(container.securityContext).toMatchObject({
+          ...{ runAsUser: 65532, runAsNonRoot: true, readOnlyRootFilesystem: true, allowPrivilegeEscalation: false },
+          capabilities: { drop: ['ALL'] },
+        });
+      }
+    }
   });
 
   it('scales each function on exactly the consumers that it has, and leaves their replicas to KEDA', async () => {

@@ -48,6 +48,8 @@ async function setUpBus(link: NatsLink, clusterUid: string, options: OptionsOf<'
   const changes = await setupBus(link.connection, {
     ...{ consumers, log },
     replicas: options.natsReplicas,
+    maxBytes: { OBSERVATIONS: options.observationsMaxBytes, DECISIONS: options.decisionsMaxBytes },
+    maxAgeMs: { OBSERVATIONS: options.historyMaxAgeMs, DECISIONS: options.historyMaxAgeMs },
     metadata: { [CLUSTER_METADATA]: clusterUid },
     clock: systemClock,
   });

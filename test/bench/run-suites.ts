@@ -8,6 +8,13 @@ export type RunOptions = BenchSettings & {
   readonly say: (line: string) => void;
 };
 
+/** The suite with those cases only whose name has this text, and with their floors. */
+export function casesNamed(suite: Suite, text: string): Suite {
+  const chosen = suite.cases.filter(({ name }) => name.includes(text));
+  const floors = new Set(chosen.map(({ floor }) => floor));
+  return { ...suite, cases: suite.cases.filter((one) => chosen.includes(one) || floors.has(one.name)) };
+}
+
 /**
  * Takes all samples of a suite: each repeat goes through all cases, so that a change of the machine's mood hits a case and
  * its floor alike.

@@ -1,7 +1,8 @@
 /**
- * `npm run bench -- [SUITE…] [--repeats 5] [--duration 20s] [--json FILE] [--compare OLD.json] [--write FILE.md] [--from FILE.json]`
+ * `npm run bench -- [SUITE…] [--case TEXT] [--repeats 5] [--duration 20s] [--json FILE] [--compare OLD.json] [--write FILE.md] [--from FILE.json]`
  *
- * Runs the suites below this folder and prints a table; progress goes to stderr. `--json` keeps machine, versions and raw
+ * Runs the suites below this folder and prints a table; progress goes to stderr. `--case` takes only those cases whose name
+ * has this text, and their floors. `--json` keeps machine, versions and raw
  * samples; `--write` makes the page of them, with its JSON beside it; `--from` takes a kept run instead of a new one.
  * Exit code 1 if `--compare` shows a regression, 2 for a wrong argument.
  */
@@ -13,7 +14,7 @@ import { COMPARISON_RULE, compareRuns } from './compare.ts';
 import { describeMachine, loadNow, readVersions } from './machine.ts';
 import { comparisonTable, performanceMarkdown, tableOf } from './report.ts';
 import { BENCH_FORMAT, type BenchRun, type SuiteResult } from './result.ts';
-import { runSuite } from './run-suites.ts';
+import { casesNamed, runSuite } from './run-suites.ts';
 import type { Suite } from './suite.ts';
 
 const DEFAULT_REPEATS = 5;
@@ -52,22 +53,33 @@ async function runAll(wanted: readonly string[], values: Values): Promise<BenchR
   const names = await suiteNames();
   const unknown = wanted.find((name) => !names.includes(name));
   if (unknown !== undefined) throw new UsageError(`there is no suite "${unknown}": want some of ${names.join(', ')}`);
+  const text = values.case ?? '';
+  const suites = (await Promise.all((wanted.length > 0 ? wanted : names).map(loadSuite)))
+    .map((suite) => casesNamed(suite, text))
+    .filter(({ cases }) => cases.length > 0);
+  if (suites.length === 0) throw new UsageError(`--case ${JSON.stringify(text)}: no case has that in its name`);
   const machine = describeMachine();
   const startedAt = new Date().toISOString();
   const startedMs = performance.now();
   const say = (line: string) => process.stderr.write(`${formatSeconds(performance.now() - startedMs)} ${line}\n`);
   const versions = await readVersions();
-  const suites: SuiteResult[] = [];
+  const results: SuiteResult[] = [];
   const soFar = (): BenchRun => ({
     ...{ format: BENCH_FORMAT, startedAt, tookMs: Math.round(performance.now() - startedMs) },
-    ...{ machine: { ...machine, loadAtEnd: loadNow() }, versions, repeats, durationMs, suites },
+    ...{ machine: { ...machine, loadAtEnd: loadNow() }, versions, repeats, durationMs, suites: results },
   });
-  for (const name of wanted.length > 0 ? wanted : names) {
-    const { suite } = (await import(`./${name}/suite.ts`)) as { readonly suite: Suite };
-    suites.push(await runSuite(suite, { repeats, durationMs, say }).catch((error: Error) => failed(suite, error, say)));
+  for (const suite of suites) {
+    results.push(
+      await runSuite(suite, { repeats, durationMs, say }).catch((error: Error) => failed(suite, error, say)),
+    );
     if (values.json !== undefined) await writeRun(values.json, soFar()); // a long run that is cut short leaves this
   }
   return soFar();
+}
+
+async function loadSuite(name: string): Promise<Suite> {
+  const { suite } = (await import(`./${name}/suite.ts`)) as { readonly suite: Suite };
+  return suite;
 }
 
 /** One suite that fails does not cost what others have measured. */
@@ -88,7 +100,7 @@ function parseArguments() {
   try {
     return parseArgs({
       allowPositionals: true,
-      options: { repeats: text, duration: text, json: text, compare: text, write: text, from: text },
+      options: { case: text, repeats: text, duration: text, json: text, compare: text, write: text, from: text },
     });
   } catch (error) {
     throw new UsageError((error as Error).message);

@@ -1,5 +1,6 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,6 +9,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { onFreePorts } from '../../infra/servers/free-port.ts';
 import { COMMANDS } from '../../shared/cli/command-table.ts';
+import { lockedPackages } from '../support/dependencies-page.ts';
 
 const root = join(import.meta.dirname, '../..');
 const exec = promisify(execFile);
@@ -142,5 +144,25 @@ describe('the package, packed and installed elsewhere', () => {
     const { engines } = JSON.parse(await readFile(join(installed, 'package.json'), 'utf8'));
     expect(engines).toEqual({ node: '>=22.19' });
     expect(stderr).toMatch(/^wg-keepalive: this is Node 20\.19\.0 \(.+\), 22\.19 or newer is needed: /);
+  });
+});
+
+describe('npm run sbom', () => {
+  type Component = {
+    readonly 'bom-ref': string;
+    readonly licenses: readonly object[];
+    readonly hashes: readonly object[];
+  };
+
+  it('names every package that is installed, with version, license and hash', async () => {
+    const { stdout } = await exec('npm', ['run', '--silent', 'sbom'], { cwd: root, maxBuffer: 2 ** 26 });
+    const { bomFormat, components } = JSON.parse(stdout) as { bomFormat: string; components: readonly Component[] };
+    expect(bomFormat).toBe('CycloneDX');
+    const there = (await lockedPackages()).filter(({ path }) => existsSync(join(root, path)));
+    expect(there.length).toBeGreaterThan(100);
+    expect(components.map((component) => component['bom-ref'])).toEqual(
+      expect.arrayContaining(there.map(({ name, version }) => `${name}@${version}`)),
+    );
+    expect(components.filter(({ licenses, hashes }) => !licenses?.length || !hashes?.length)).toEqual([]);
   });
 });

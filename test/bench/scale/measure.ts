@@ -80,6 +80,7 @@ export async function drain({ fleet, events, replicas, work }: DrainOptions): Pr
 export type SteadyLoad = {
   /** As the stream counts it, headers and subject included. */
   readonly storedBytesPerEvent: number;
+  readonly storedBytesPerDecision: number;
   readonly lagP50Ms: number;
   readonly lagP99Ms: number;
   readonly lagGrowthMsPerMinute: number;
@@ -115,7 +116,8 @@ export async function steadyLoad(fleet: Fleet, perSecond: number, durationMs: nu
   const growth = (value: (sample: HandlerSample) => number) =>
     fitLine(settled.map(({ atMs, sample }) => ({ x: atMs / 60_000, y: value(sample) })))?.slope ?? 0;
   return {
-    storedBytesPerEvent: await observations.bytesPerMessage(),
+    storedBytesPerEvent: await observations.bytesPerMessage('OBSERVATIONS'),
+    storedBytesPerDecision: await observations.bytesPerMessage('DECISIONS'),
     ...{ lagP50Ms: quantile(ages, 0.5), lagP99Ms: quantile(ages, 0.99), publisherBehindMs: result },
     lagGrowthMsPerMinute: growth(({ agesMs }) => quantile(agesMs, 0.5)),
     residentMib: after.residentBytes / MIB,

@@ -7,6 +7,7 @@ import { setupBus } from '../../../shared/adapters/nats-setup.ts';
 import { systemClock } from '../../../shared/adapters/system-clock.ts';
 import type { BusMessage } from '../../../shared/domain/cloud-event.ts';
 import type { Decision } from '../../../shared/domain/decision.ts';
+import type { StreamName } from '../../../shared/domain/topology.ts';
 import { BusError } from '../../../shared/ports/event-bus.ts';
 import { SETUP_FOR_TESTS } from '../../support/nats-harness.ts';
 import { silentLogger } from '../../support/silent-logger.ts';
@@ -86,10 +87,10 @@ export class Observations implements AsyncDisposable {
     return sum;
   }
 
-  /** What the stream counts for a message, headers and subject included, before it is compressed. */
-  async bytesPerMessage(): Promise<number> {
+  /** What a stream counts for a message, headers and subject included, before it is compressed. */
+  async bytesPerMessage(stream: StreamName): Promise<number> {
     const manager = await jetstreamManager(this.#bus.link.connection, { checkAPI: false });
-    const { state } = await manager.streams.info('OBSERVATIONS');
+    const { state } = await manager.streams.info(stream);
     return state.bytes / state.messages;
   }
 

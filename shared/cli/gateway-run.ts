@@ -53,6 +53,8 @@ export type Gateway = {
   epoch(): number | undefined;
   /** What the bus said last to what it did not take; `undefined` while it takes everything. */
   refusal(): string | undefined;
+  /** Since the engine's last report, of which there is one in 2 s at least: a thread that hangs tells nothing. */
+  silentMs(): number;
   /** Stops pinging at once, then brings what waits to the bus. `unsent`: observations that nobody acknowledged. */
   stop(flushTimeoutMs?: number): Promise<{ readonly unsent: number }>;
   /** Rejects if the engine died of a bug; never resolves. */
@@ -84,6 +86,7 @@ class RunningGateway implements Gateway {
   #interfaces: readonly string[];
   #dropped: EngineSnapshot['dropped'] = {};
   #isStopped = false;
+  #heardAtMs: number;
   #byteTimer: Timer | undefined;
 
   constructor(options: GatewayOptions, ports: GatewayPorts) {
@@ -91,6 +94,7 @@ class RunningGateway implements Gateway {
     const { bus, clock } = ports;
     const connection = connectionNameOf(name);
     this.#ports = ports;
+    this.#heardAtMs = clock.monotonicMs();
     this.#log = ports.log.child({ connection: `${namespace}/${connection}` });
     this.#limiter = new LogLimiter(this.#log, clock, LOG_PERIOD_MS);
     this.#meter = new GatewayMeter(ports.meter, remoteClusterId);
@@ -131,6 +135,10 @@ class RunningGateway implements Gateway {
     return this.#sender.refusal;
   }
 
+  silentMs(): number {
+    return this.#ports.clock.monotonicMs() - this.#heardAtMs;
+  }
+
   setTunnels(tunnels: readonly TunnelEndpoint[]): void {
     this.#interfaces = tunnels.map(({ interfaceId }) => interfaceId);
     this.#sender.announce(this.#interfaces);
@@ -156,6 +164,7 @@ class RunningGateway implements Gateway {
   }
 
   #onReport({ sightings, snapshot }: EngineReport): void {
+    this.#heardAtMs = this.#ports.clock.monotonicMs();
     for (const sighting of sightings) this.#onSighting(sighting);
     this.#sender.add(sightings);
     if (snapshot !== undefined) this.#onSnapshot(snapshot);

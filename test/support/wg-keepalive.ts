@@ -90,6 +90,11 @@ export class WgKeepalive implements AsyncDisposable {
     return (await fetch(`${this.#health}/healthz`)).ok;
   }
 
+  /** The lines of `/healthz`. */
+  async liveness(): Promise<string> {
+    return (await fetch(`${this.#health}/healthz`)).text();
+  }
+
   /** All that it exports. */
   async metrics(): Promise<string> {
     return (await fetch(`${this.#health}/metrics`)).text();

@@ -12,6 +12,8 @@ import { tunnelsFromOptions } from '../tunnels-from-options.ts';
 
 /** For what waits in the outbox when the process is told to stop. */
 const FLUSH_TIMEOUT_MS = 4_000;
+/** An engine that tells nothing for so long hangs, and takes no PING any more; a restart is the remedy. */
+const ENGINE_TIMEOUT_MS = 15_000;
 
 /**
  * One gateway. `/readyz` says nothing of NATS: the pod carries the tunnels themselves, and an outage of the keepalive
@@ -22,9 +24,10 @@ const FLUSH_TIMEOUT_MS = 4_000;
 export const run: Run<'gateway'> = async (options) => {
   const gatewayOptions = gatewayOptionsOf(options);
   const nats = natsFromOptions(options, { role: 'gateway', namespace: options.namespace });
-  return runProcess(options, async ({ log, meter, stop }) => {
+  return runProcess(options, async ({ log, meter, stop, liveness }) => {
     const bus = NatsBus.open(nats, systemClock, log);
     const gateway = startGateway(gatewayOptions, { bus, meter, log, clock: systemClock });
+    liveness.push(engineCheck(gateway));
     log.info({ tunnels: gatewayOptions.tunnels, settings: gatewayOptions.settings }, 'gateway starts');
     try {
       await Promise.race([
@@ -38,6 +41,17 @@ export const run: Run<'gateway'> = async (options) => {
     }
   });
 };
+
+/** This thread turns even if the engine's does not. */
+function engineCheck(gateway: Gateway): Check {
+  return {
+    name: 'engine',
+    check: () => {
+      const silentMs = Math.round(gateway.silentMs());
+      return silentMs < ENGINE_TIMEOUT_MS ? { ok: true } : { ok: false, reason: `told nothing for ${silentMs} ms` };
+    },
+  };
+}
 
 /** A bus that answers and takes nothing, for want of a stream or of a right, must not look well. */
 function observationsCheck(gateway: Gateway): Check {

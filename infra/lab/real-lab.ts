@@ -4,7 +4,6 @@
  *
  * Exports {@link startRealLab}, {@link RealLab} (a `Lab` with `network`, `nats`, `api`, `gatewayMetrics`), {@link RealLabOptions}.
  */
-import { readFile, writeFile } from 'node:fs/promises';
 import { KubernetesChangeFeed } from '../../shared/adapters/kubernetes-change-feed.ts';
 import { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
 import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-connection-store.ts';
@@ -24,6 +23,7 @@ import {
   removeAbandonedFolders,
   removeTemporaryFolder,
 } from '../servers/temporary-folder.ts';
+import { FunctionsAccess } from './functions-access.ts';
 import { Impairments } from './impairments.ts';
 import { LAB_GATEWAYS, type Lab, type LabImpairment, type LabOptions, type LabSide, type LabSources } from './lab.ts';
 import { createTenant } from './lab-tenant.ts';
@@ -49,6 +49,7 @@ type Parts = {
   readonly client: KubernetesClient;
   /** Between the functions and the API server. */
   readonly link: SlowLink;
+  readonly access: FunctionsAccess;
   readonly clock: SteppableClock | undefined;
 };
 
@@ -73,8 +74,9 @@ export async function startRealLab(options: RealLabOptions): Promise<RealLab> {
   cleanUp.defer(() => client.close());
   const { hostname, port } = new URL(api.url);
   const link = cleanUp.use(await SlowLink.start({ host: hostname, port: Number(port) }));
+  const access = await FunctionsAccess.create(folder, { api, admin: client, linkPort: link.port });
   const clock = options.steppableClock ? await SteppableClock.create(`${folder}/clock`) : undefined;
-  lab = new RealLab(options, { folder, network, nats, api, client, link, clock }, cleanUp.move());
+  lab = new RealLab(options, { folder, network, nats, api, client, link, access, clock }, cleanUp.move());
   try {
     await lab.start();
   } catch (error) {
@@ -93,6 +95,7 @@ export class RealLab implements Lab {
   readonly #options: RealLabOptions;
   readonly #client: KubernetesClient;
   readonly #link: SlowLink;
+  readonly #access: FunctionsAccess;
   readonly #clock: SteppableClock | undefined;
   readonly #impairments = new Impairments();
   readonly #cleanUp: AsyncDisposableStack;
@@ -110,6 +113,7 @@ export class RealLab implements Lab {
     this.#options = options;
     this.#client = parts.client;
     this.#link = parts.link;
+    this.#access = parts.access;
     this.#clock = parts.clock;
     this.#cleanUp = cleanUp;
     this.#tunnels = options.tunnels;
@@ -131,7 +135,6 @@ export class RealLab implements Lab {
 
   /** @internal */
   async start(): Promise<void> {
-    await this.#writeKubeconfig();
     await runToEnd({
       ...{ name: 'wg-keepalive setup', logFile: `${this.#folder}/setup.log`, env: this.#environment() },
       ...wgKeepalive('setup', `--nats-url=${this.nats.urls}`, `--nats-replicas=${this.nats.servers.length}`),
@@ -194,6 +197,11 @@ export class RealLab implements Lab {
     this.#link.delayMs = delayMs;
   }
 
+  /** The functions find another token in their file, and the one they had is worth nothing. */
+  rotateToken(): Promise<void> {
+    return this.#access.rotate();
+  }
+
   /** @throws StartError unless the lab was started for it */
   async stepClock(byMs: number): Promise<void> {
     if (this.#clock === undefined) throw new StartError('the gateways of this lab run on the clock of the machine');
@@ -251,18 +259,6 @@ export class RealLab implements Lab {
   }
 
   #environment(): NodeJS.ProcessEnv {
-    return environmentFor(this.#kubeconfig(), `${this.#folder}/compile-cache`);
-  }
-
-  #kubeconfig(): string {
-    return `${this.#folder}/kubeconfig`;
-  }
-
-  /** The API server's own, but by way of the link. */
-  async #writeKubeconfig(): Promise<void> {
-    const url = new URL(this.api.url);
-    url.port = String(this.#link.port);
-    const text = await readFile(this.api.kubeconfig, 'utf8');
-    await writeFile(this.#kubeconfig(), text.replaceAll(this.api.url, url.origin), { mode: 0o600 });
+    return environmentFor(this.#access.kubeconfig, `${this.#folder}/compile-cache`);
   }
 }

@@ -52,6 +52,7 @@ export function chaosRun({ seed, tunnels, replicas }: ChaosOptions): LongCase {
       async function underChaos(lab: RealLab): Promise<readonly string[]> {
         const started = await whatKeepsFromCalm(lab, tunnels, signal);
         if (started.length > 0) return started;
+        await lab.rotateToken(); // the first token cannot be revoked
         await sleep(SETTLE_MS, undefined, { signal });
         const before = await holdings(lab);
         const random = new Random(seed);

@@ -29,7 +29,7 @@ const BLOWS: readonly BlowMaker[] = [
   killReplica,
   killReplica,
   freezeReplica,
-].concat([killGateway, freezeGateway, killNats, freezeNats, killApi, freezeApi, slowApi, stepClock]);
+].concat([killGateway, freezeGateway, killNats, freezeNats, killApi, freezeApi, slowApi, stepClock, rotateToken]);
 
 export function nextBlow(lab: RealLab, random: Random, tunnels: number): Blow {
   return random.pick(BLOWS)(lab, random, tunnels);
@@ -123,6 +123,15 @@ function stepClock(lab: RealLab, random: Random): Blow {
     ...{ name: `wall clocks of the gateways by ${formatDuration(byMs)}`, lastsMs: random.integer(2_000, 15_000) },
     begin: () => lab.stepClock(byMs),
     end: () => lab.stepClock(-byMs),
+  };
+}
+
+function rotateToken(lab: RealLab): Blow {
+  return {
+    name: 'another token for the functions, the old one revoked',
+    lastsMs: 0,
+    begin: () => lab.rotateToken(),
+    end: nothing,
   };
 }
 

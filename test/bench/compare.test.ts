@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { compareRuns } from './compare.ts';
+import { compareRuns, expectedByChance } from './compare.ts';
 import { BENCH_FORMAT, type BenchRun, curvesOf } from './result.ts';
 
 /** A run of one suite: a floor that takes `floorMs`, and a case over it. */
@@ -50,6 +50,22 @@ describe('compareRuns', () => {
 
   it('does not judge a case without a floor', () => {
     expect(verdictOf(run([10], [20]), run([10], [90]))).toBe('not judged');
+  });
+
+  it('sees that a count is 0 no more, floor or not', () => {
+    const none = run([10, 10, 10], [0, 0, 0]);
+    expect(verdictOf(none, run([10], [0, 0, 1]))).toBe('regression');
+    expect(verdictOf(run([10], [0, 0, 1]), none)).toBe('improvement');
+    expect(verdictOf(none, none)).toBe('not judged');
+  });
+});
+
+describe('expectedByChance', () => {
+  it('counts the judged cases by the ways in which their repeats can be dealt out', () => {
+    const three = run([10, 10, 10], [20, 21, 22], 'floor');
+    expect(expectedByChance(compareRuns(three, three), three, three)).toBeCloseTo(1 / 10, 10);
+    const five = { ...three, repeats: 5 };
+    expect(expectedByChance(compareRuns(five, five), five, five)).toBeCloseTo(1 / 126, 10);
   });
 });
 

@@ -10,7 +10,7 @@ export type Comparison = {
   /** Median ratio to the floor, before and now. */
   readonly before?: number;
   readonly now?: number;
-  /** Why there is no verdict. */
+  /** Why there is no verdict, or one without ratios. */
   readonly why?: string;
 };
 
@@ -19,9 +19,22 @@ const LEAST_REPEATS = 3;
 /** Medians that are nearer to each other than this are the same. */
 const SMALLEST_CHANGE = 0.1;
 
+/** Of the judged cases, how many would have changed by chance alone, at most: both runs measure the same. */
+export function expectedByChance(comparisons: readonly Comparison[], before: BenchRun, now: BenchRun): number {
+  const judged = comparisons.filter(({ now: ratio }) => ratio !== undefined).length;
+  return judged * chanceApart(before.repeats, now.repeats);
+}
+
+/** That all of n draws are beyond all of m others, either way: 2 of the n + m over n ways to deal them out. */
+function chanceApart(n: number, m: number): number {
+  let ways = 1;
+  for (let k = 1; k <= n; k++) ways *= (m + k) / k;
+  return 2 / ways;
+}
+
 export const COMPARISON_RULE = `What is compared is the ratio of a case to the floor of the same run, repeat by repeat. It changed if the medians differ by more than ${SMALLEST_CHANGE * 100} % and
 the two runs do not overlap: every ratio of one is beyond every ratio of the other. By chance alone that happens once in 10 with 3 repeats a run, once in 126 with 5.
-All else is noise.`;
+All else is noise. A count that was 0 in every repeat of one run and not in the other changed, on any machine.`;
 
 /** @see {@link COMPARISON_RULE} */
 export function compareRuns(before: BenchRun, now: BenchRun): readonly Comparison[] {
@@ -35,6 +48,13 @@ function compareCase(result: CaseResult, suite: SuiteResult, oldSuite: SuiteResu
   const about = { suite: suite.name, name: result.name };
   const old = oldSuite?.cases.find(({ name }) => name === result.name);
   if (oldSuite === undefined || old === undefined) return { ...about, verdict: 'not judged', why: 'new' };
+  if (isZero(old) !== isZero(result)) {
+    return {
+      ...about,
+      verdict: isZero(result) === (result.better === 'lower') ? 'improvement' : 'regression',
+      why: zeros(old, result),
+    };
+  }
   const [ratiosBefore, ratiosNow] = [ratios(old, oldSuite), ratios(result, suite)];
   if (!ratiosBefore?.length || !ratiosNow?.length) return { ...about, verdict: 'not judged', why: 'no floor' };
   const repeats = Math.min(ratiosBefore.length, ratiosNow.length);
@@ -44,6 +64,15 @@ function compareCase(result: CaseResult, suite: SuiteResult, oldSuite: SuiteResu
     ...{ ...about, before: medianBefore, now: medianNow },
     verdict: verdictOf(ratiosBefore, ratiosNow, result.better),
   };
+}
+
+/** A loss, say, that there must be none of: no floor is needed to judge it. */
+function isZero({ samples }: CaseResult): boolean {
+  return samples.length > 0 && samples.every((sample) => sample === 0);
+}
+
+function zeros(...results: readonly CaseResult[]): string {
+  return results.map(({ samples }) => (samples.length > 0 ? median(samples) : '–')).join(' → ');
 }
 
 function verdictOf(before: readonly number[], now: readonly number[], better: CaseResult['better']): Verdict {

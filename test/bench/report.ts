@@ -17,6 +17,14 @@ export function tableOf(suite: SuiteResult): string {
     .join('')}`;
 }
 
+/** How many changed, and how many of them chance alone would have made. */
+export function comparisonSummary(comparisons: readonly Comparison[], byChance: number): string {
+  const count = (wanted: Comparison['verdict']) => comparisons.filter(({ verdict }) => verdict === wanted).length;
+  const [regressions, improvements] = [count('regression'), count('improvement')];
+  const judged = comparisons.length - count('not judged');
+  return `${judged} judged: regressions ${regressions}, improvements ${improvements}; by chance alone at most ${figure(byChance)} of them are expected`;
+}
+
 export function comparisonTable(comparisons: readonly Comparison[]): string {
   const rows = comparisons.map(({ suite, name, verdict, before, now, why }) => [
     verdict,

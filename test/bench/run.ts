@@ -10,9 +10,9 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { UsageError } from '../../shared/cli/errors.ts';
 import { formatDuration, parseDuration } from '../../shared/domain/duration.ts';
-import { COMPARISON_RULE, compareRuns } from './compare.ts';
+import { COMPARISON_RULE, compareRuns, expectedByChance } from './compare.ts';
 import { describeMachine, loadNow, readVersions } from './machine.ts';
-import { comparisonTable, performanceMarkdown, tableOf } from './report.ts';
+import { comparisonSummary, comparisonTable, performanceMarkdown, tableOf } from './report.ts';
 import { BENCH_FORMAT, type BenchRun, type SuiteResult } from './result.ts';
 import { casesNamed, runSuite } from './run-suites.ts';
 import type { Suite } from './suite.ts';
@@ -41,7 +41,8 @@ async function main(): Promise<number> {
   process.stdout.write(`${run.suites.map(tableOf).join('\n\n')}\n`);
   if (before === undefined) return 0;
   const comparisons = compareRuns(before, run);
-  process.stdout.write(`\n${comparisonTable(comparisons)}\n\n${COMPARISON_RULE}\n`);
+  const summary = comparisonSummary(comparisons, expectedByChance(comparisons, before, run));
+  process.stdout.write(`\n${comparisonTable(comparisons)}\n\n${summary}\n\n${COMPARISON_RULE}\n`);
   return comparisons.some(({ verdict }) => verdict === 'regression') ? 1 : 0;
 }
 

@@ -1,11 +1,6 @@
 import { aggregate, sameAggregate } from '../../shared/domain/aggregate.ts';
 import type { Change } from '../../shared/domain/change.ts';
-import {
-  type AggregateStatus,
-  type Connection,
-  type ConnectionRef,
-  connectionKey,
-} from '../../shared/domain/connection.ts';
+import { type Connection, type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
@@ -13,7 +8,7 @@ import { latestOnly } from '../../shared/runtime/latest-only.ts';
 import { type NewestVersions, newestVersions } from '../../shared/runtime/newest-versions.ts';
 import { manifest } from './manifest.ts';
 
-/** The tunnels of a Connection are refreshed in the same round of PINGs: one write shows them all. */
+/** The tunnels of a Connection are refreshed in the same round of PINGs, and often fail together: one write shows them all. */
 const DEFAULT_DELAY_MS = 500;
 /** After so many conflicts in a row the change comes again later. */
 const MAX_CONFLICTS = 5;
@@ -26,12 +21,12 @@ type ConnectionChange = Extract<Change, { readonly kind: 'connections' }>;
 
 /**
  * Level-based: any change of the Connection, by anybody, is reason to judge it as it is. The change itself carries the
- * object and its resourceVersion, so it is the first read; only a conflict costs another.
+ * object and its resourceVersion, so it is the first read; only a conflict, or a wait, costs another.
  *
  * A change that a newer one has overtaken is acknowledged without a call: the newer one stays in the stream until it is
  * judged, here or, if this process dies, elsewhere. So a burst costs one write, not one a change, and a Connection whose
- * writes fail keeps one place in the consumer, however often it changes. Where nothing but the latency is to be written,
- * the change waits a little for the next; it is not acknowledged until then.
+ * writes fail keeps one place in the consumer, however often it changes. Where `status.value` stays what it is, the change
+ * waits a little for the next; it is not acknowledged until then.
  */
 export const connectionAggregate = defineFunction<Change>({
   manifest,
@@ -52,10 +47,13 @@ export const connectionAggregate = defineFunction<Change>({
         judged.note(object);
         return UNCHANGED;
       }
+      const canWait = status?.value === after.value;
+      // What waited is read again: of the changes that came meanwhile, other replicas got some.
+      const first = canWait ? undefined : object;
       const outcome = await inTurn(
         connectionKey(ref),
-        async () => (judged.cover(object) ? ALREADY_JUDGED : updateConnectionStatusAggregated(ref, object, context)),
-        isRefresh(status, after) ? aggregateDelayMs : 0,
+        async () => (judged.cover(object) ? ALREADY_JUDGED : updateConnectionStatusAggregated(ref, first, context)),
+        canWait ? aggregateDelayMs : 0,
       );
       return outcome ?? SUPERSEDED;
     }
@@ -71,17 +69,17 @@ export const connectionAggregate = defineFunction<Change>({
   },
 });
 
-/** Read → judge → apply with that resourceVersion; on a conflict read and judge again. Equal: no write. */
+/** Read (or `first`) → judge → apply with that resourceVersion; on a conflict read and judge again. Equal: no write. */
 function aggregateUpdater({ connections, log }: FunctionPorts, judged: NewestVersions) {
   return async function updateConnectionStatusAggregated(
     ref: ConnectionRef,
-    changed: Connection,
+    first: Connection | undefined,
     context: EventContext,
   ): Promise<Outcome> {
-    let current: Connection | undefined = changed;
+    let current = first;
     for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
       try {
-        if (conflicts > 0) current = await connections.get(ref, { signal: context.nextAttempt() });
+        current ??= await connections.get(ref, { signal: context.nextAttempt() });
         if (current === undefined) return { outcome: 'orphan', reason: 'NoConnection' };
         const before = current.status;
         const after = aggregate(before?.tunnels ?? [], before, current.metadata);
@@ -98,7 +96,10 @@ function aggregateUpdater({ connections, log }: FunctionPorts, judged: NewestVer
         return { outcome: 'written', reason: transition ? 'Transition' : 'Refresh', before: summary(before), after };
       } catch (err) {
         if (!(err instanceof StoreError)) throw err;
-        if (err.code === 'conflict') continue;
+        if (err.code === 'conflict') {
+          current = undefined;
+          continue;
+        }
         if (err.code === 'not-found') return { outcome: 'orphan', reason: 'NoConnection' };
         log.warn({ err, connection: connectionKey(ref) }, 'aggregate not written');
         return { outcome: 'failed', reason: err.code, ...retryAfter(err) };
@@ -106,12 +107,6 @@ function aggregateUpdater({ connections, log }: FunctionPorts, judged: NewestVer
     }
     return { outcome: 'failed', reason: 'Conflict' };
   };
-}
-
-/** Nothing but the latency differs. */
-function isRefresh(before: Connection['status'], after: AggregateStatus): boolean {
-  const { latency: _, ...rest } = before ?? {};
-  return sameAggregate({ ...rest, ...(after.latency && { latency: after.latency }) }, after);
 }
 
 function retryAfter({ retryAfterMs }: StoreError): { readonly retryAfterMs?: number } {

@@ -68,7 +68,7 @@ describe('connection-aggregate', () => {
       ...status,
       tunnels: (status.tunnels ?? []).slice(0, 1),
     }));
-    await bench.world.clock.advance(10);
+    await bench.world.clock.advance(1_000);
     expect(bench.status()?.latency?.value).toBe('1ms');
 
     bench.world.kubernetes.foreignPut(REF, 'kubectl-edit', (status) => ({ ...status, value: 'Error' }));
@@ -169,6 +169,46 @@ describe('connection-aggregate', () => {
     expect(bench.status()?.value).toBe('Error');
     await bench.world.clock.advance(10_000);
     expect(writes).toHaveLength(2);
+  });
+
+  it('shows the first of several tunnels that fail at once, and the others in one write', async () => {
+    const bench = new Bench();
+    const { writes, connections } = counted();
+    const ids = Array.from({ length: 8 }, (_, index) => `liqo-tunnel${index || ''}`);
+    bench.world.start('connection-watch');
+    bench.world.start('connection-aggregate', { connections });
+    await bench.create(REF, ids);
+    for (const id of ids) await bench.connect(id, 1);
+    await bench.world.clock.advance(1_000);
+    writes.length = 0;
+
+    for (const [index, interfaceID] of ids.entries()) {
+      await bench.store.applyTunnel(REF, { interfaceID, value: 'Error', reason: 'NoPong', lastTransitionTime: T0 });
+      await bench.world.clock.advance(20);
+      if (index === 0) expect(bench.status()?.value).toBe('Error');
+    }
+    await bench.world.clock.advance(1_000);
+    expect(writes).toHaveLength(2);
+    expect(bench.status()?.conditions).toMatchObject([{ reason: 'AllTunnelsFailed' }]);
+  });
+
+  it('reads again what has waited, so that a replica that knows less does not conflict', async () => {
+    const bench = new Bench();
+    const attempts: string[] = [];
+    const { connections } = counted(async () => void attempts.push('write'));
+    bench.world.start('connection-watch');
+    const replicas = [0, 1].map(() => bench.world.start('connection-aggregate', { connections }));
+    await bench.create(REF, ['liqo-tunnel', 'liqo-tunnel1']);
+    for (const id of ['liqo-tunnel', 'liqo-tunnel1']) await bench.connect(id, 1);
+    await bench.world.clock.advance(2_000);
+    attempts.length = 0;
+    for (let round = 0; round < 10; round++) {
+      for (const id of ['liqo-tunnel', 'liqo-tunnel1']) await bench.connect(id, 2 + round);
+      await bench.world.clock.advance(2_000);
+    }
+    expect(bench.status()?.latency?.value).toBe('11ms');
+    expect(attempts).toHaveLength(10);
+    await Promise.all(replicas.map((replica) => replica.stop()));
   });
 
   it('loses no refresh that waits when its replica dies, nor when it stops', async () => {

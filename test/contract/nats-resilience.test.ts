@@ -159,10 +159,13 @@ await describeReal('NATS when things break', ['nats-server'], () => {
         deliveries.push(delivery.deliveryCount);
         return new Promise<Settlement>((resolve) => (finish = () => resolve(ACK)));
       };
-      consuming.push(bus.consume({ ...SPEC, ackWaitMs: 3_000 }, handle, stop.signal));
+      // An ack wait beyond the test: what ends the delivery is the late ack, and no other delivery can come instead.
+      consuming.push(bus.consume({ ...SPEC, ackWaitMs: 120_000 }, handle, stop.signal));
       await publishSurely(bus, 1);
       await eventually(() => finish !== undefined, 'the event in work');
       await harness.server.stop();
+      // Until the loss is noticed an ack goes to the dead connection, and the event comes again after the ack wait.
+      await eventually(() => !bus.health().connected, 'the loss to be noticed');
       finish?.();
       await harness.server.restart();
       const { consumers } = await jetstreamManager(await bus.link.whenUp());

@@ -1,18 +1,30 @@
 import { formatDuration } from '../../shared/domain/duration.ts';
 import { COMPARISON_RULE, type Comparison } from './compare.ts';
-import { type BenchRun, type CaseResult, curvesOf, ratios, type SuiteResult } from './result.ts';
+import { type BenchRun, type CaseResult, curvesOf, meetsGoal, ratios, type SuiteResult } from './result.ts';
 import { median } from './statistics.ts';
 
 type Row = readonly string[];
 
 const CASE_HEAD = ['case', 'median', 'spread', 'unit', 'of its floor'] as const;
 
+/** With a column of goals where there are any. */
+function caseRows(suite: SuiteResult): readonly Row[] {
+  const rows = suite.cases.map((one) => rowOf(one, suite));
+  if (suite.cases.every(({ goal }) => goal === undefined)) return [CASE_HEAD, ...rows];
+  return [[...CASE_HEAD, 'goal'], ...rows.map((row, index) => [...row, goalOf(suite.cases[index] as CaseResult)])];
+}
+
+function goalOf(result: CaseResult): string {
+  const { goal, better } = result;
+  const isMet = meetsGoal(result);
+  if (goal === undefined || isMet === undefined) return '';
+  return `${better === 'higher' ? 'at least' : 'at most'} ${figure(goal)}: ${isMet ? 'met' : 'missed'}`;
+}
+
 /** For a terminal. */
 export function tableOf(suite: SuiteResult): string {
   if (suite.leftOut !== undefined) return `${suite.name}: left out: ${suite.leftOut}`;
-  return `${suite.name}: ${suite.summary}\n${columns([CASE_HEAD, ...suite.cases.map((one) => rowOf(one, suite))])}${curvesOf(
-    suite,
-  )
+  return `${suite.name}: ${suite.summary}\n${columns(caseRows(suite))}${curvesOf(suite)
     .map(({ name, exponent }) => `\n  ${name}: exponent ${exponent?.toFixed(2) ?? '–'}`)
     .join('')}`;
 }
@@ -47,7 +59,7 @@ export function performanceMarkdown(run: BenchRun): string {
 Written by \`npm run bench -- --write docs/performance.md\` from one run, whose raw samples are in [performance.json](performance.json). To repeat it: \`npm ci && npm run bench\`; one suite:
 \`npm run bench -- functions\`; against this page: \`npm run bench -- --compare docs/performance.json\`.
 
-${run.startedAt.slice(0, 10)}, ${run.repeats} repeats, ${formatDuration(run.durationMs)} of steady load, ${formatDuration(Math.round(run.tookMs / 1_000) * 1_000)} in all. ${machine.cpu}, ${machine.cores} cores, ${figure(machine.memoryBytes / 2 ** 30)} GiB,
+${run.startedAt.slice(0, 10)}, ${run.repeats} repeats, ${formatDuration(run.durationMs)} of steady load, ${formatDuration(Math.round(run.tookMs / 1_000) * 1_000)} in all${run.parts === undefined ? '' : `, in ${run.parts} parts`}. ${machine.cpu}, ${machine.cores} cores, ${figure(machine.memoryBytes / 2 ** 30)} GiB,
 ${machine.system}; load average ${machine.loadAtStart} before and ${machine.loadAtEnd} after. ${busy}
 ${Object.entries(versions)
   .map(([name, version]) => `${name} ${version}`)
@@ -69,7 +81,7 @@ function suiteMarkdown(suite: SuiteResult): string {
       `- **${name}**: ${points.map(({ at, median: y }) => `${figure(y)} at ${at}`).join(', ')} ${by} (${unit}): exponent ${exponent?.toFixed(2) ?? '–'}. ${why}\n`,
   );
   const grown = curves.length === 0 ? '' : `\nGrowth, exponents fitted to the medians:\n\n${curves.join('')}`;
-  return `${head}\n${markdownTable([CASE_HEAD, ...suite.cases.map((one) => rowOf(one, suite))])}\n${grown}`;
+  return `${head}\n${markdownTable(caseRows(suite))}\n${grown}`;
 }
 
 function rowOf(result: CaseResult, suite: SuiteResult): Row {

@@ -7,6 +7,8 @@ export type BenchRun = {
   /** RFC 3339. */
   readonly startedAt: string;
   readonly tookMs: number;
+  /** Where it was taken in several; loads of the machine are then the highest. */
+  readonly parts?: number;
   readonly machine: Machine;
   /** Of the product, Node, and the real parts. */
   readonly versions: Readonly<Record<string, string>>;
@@ -37,7 +39,7 @@ export type SuiteResult = {
   readonly cases: readonly CaseResult[];
 };
 
-export type CaseResult = Pick<BenchCase, 'name' | 'unit' | 'better' | 'floor' | 'curve'> & {
+export type CaseResult = Pick<BenchCase, 'name' | 'unit' | 'better' | 'floor' | 'goal' | 'curve'> & {
   /** One a repeat, in order. */
   readonly samples: readonly number[];
 };
@@ -47,6 +49,12 @@ export function ratios(result: CaseResult, suite: SuiteResult): readonly number[
   const floor = suite.cases.find(({ name }) => name === result.floor);
   if (floor === undefined || floor.name === result.name) return undefined;
   return result.samples.map((sample, repeat) => sample / (floor.samples[repeat] as number));
+}
+
+/** By the median; `undefined` for a case without a goal, or without samples. */
+export function meetsGoal({ goal, better, samples }: CaseResult): boolean | undefined {
+  if (goal === undefined || samples.length === 0) return undefined;
+  return better === 'higher' ? median(samples) >= goal : median(samples) <= goal;
 }
 
 export type Curve = {

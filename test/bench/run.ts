@@ -1,9 +1,10 @@
 /**
- * `npm run bench -- [SUITE…] [--case TEXT] [--repeats 5] [--duration 20s] [--json FILE] [--compare OLD.json] [--write FILE.md] [--from FILE.json]`
+ * `npm run bench -- [SUITE…] [--case TEXT] [--repeats 5] [--duration 20s] [--json FILE [--resume]] [--compare OLD.json] [--write FILE.md] [--from FILE.json]`
  *
  * Runs the suites below this folder and prints a table; progress goes to stderr. `--case` takes only those cases whose name
- * has this text, and their floors. `--json` keeps machine, versions and raw
- * samples; `--write` makes the page of them, with its JSON beside it; `--from` takes a kept run instead of a new one.
+ * has this text, and their floors. `--json` keeps machine, versions and raw samples; with `--resume` the suites join those
+ * that the file has, and without names it is those that it lacks: a run in parts. `--write` makes the page of a run, with
+ * its JSON beside it; `--from` takes a kept run instead of a new one.
  * Exit code 1 if `--compare` shows a regression, 2 for a wrong argument.
  */
 import { readdir, readFile, writeFile } from 'node:fs/promises';
@@ -11,6 +12,7 @@ import { parseArgs } from 'node:util';
 import { UsageError } from '../../shared/cli/errors.ts';
 import { formatDuration, parseDuration } from '../../shared/domain/duration.ts';
 import { COMPARISON_RULE, compareRuns, expectedByChance } from './compare.ts';
+import { joinRuns } from './join-runs.ts';
 import { describeMachine, loadNow, readVersions } from './machine.ts';
 import { comparisonSummary, comparisonTable, performanceMarkdown, tableOf } from './report.ts';
 import { BENCH_FORMAT, type BenchRun, type SuiteResult } from './result.ts';
@@ -55,7 +57,11 @@ async function runAll(wanted: readonly string[], values: Values): Promise<BenchR
   const unknown = wanted.find((name) => !names.includes(name));
   if (unknown !== undefined) throw new UsageError(`there is no suite "${unknown}": want some of ${names.join(', ')}`);
   const text = values.case ?? '';
-  const suites = (await Promise.all((wanted.length > 0 ? wanted : names).map(loadSuite)))
+  const kept = values.resume ? await keptRun(values.json) : undefined;
+  const lacking = names.filter((name) => !kept?.suites.some((suite) => suite.name === name));
+  if (wanted.length === 0 && lacking.length === 0)
+    throw new UsageError(`--resume: ${values.json} has all suites; name those that are to be measured again`);
+  const suites = (await Promise.all((wanted.length > 0 ? wanted : lacking).map(loadSuite)))
     .map((suite) => casesNamed(suite, text))
     .filter(({ cases }) => cases.length > 0);
   if (suites.length === 0) throw new UsageError(`--case ${JSON.stringify(text)}: no case has that in its name`);
@@ -65,10 +71,14 @@ async function runAll(wanted: readonly string[], values: Values): Promise<BenchR
   const say = (line: string) => process.stderr.write(`${formatSeconds(performance.now() - startedMs)} ${line}\n`);
   const versions = await readVersions();
   const results: SuiteResult[] = [];
-  const soFar = (): BenchRun => ({
-    ...{ format: BENCH_FORMAT, startedAt, tookMs: Math.round(performance.now() - startedMs) },
-    ...{ machine: { ...machine, loadAtEnd: loadNow() }, versions, repeats, durationMs, suites: results },
-  });
+  const soFar = (): BenchRun => {
+    const now: BenchRun = {
+      ...{ format: BENCH_FORMAT, startedAt, tookMs: Math.round(performance.now() - startedMs) },
+      ...{ machine: { ...machine, loadAtEnd: loadNow() }, versions, repeats, durationMs, suites: results },
+    };
+    return kept === undefined ? now : joinRuns(kept, now);
+  };
+  soFar(); // refuses what is no part of the kept run before anything is measured
   for (const suite of suites) {
     results.push(
       await runSuite(suite, { repeats, durationMs, say }).catch((error: Error) => failed(suite, error, say)),
@@ -76,6 +86,11 @@ async function runAll(wanted: readonly string[], values: Values): Promise<BenchR
     if (values.json !== undefined) await writeRun(values.json, soFar()); // a long run that is cut short leaves this
   }
   return soFar();
+}
+
+async function keptRun(file: string | undefined): Promise<BenchRun> {
+  if (file === undefined) throw new UsageError('--resume: want --json FILE, the run that goes on');
+  return readRun(file);
 }
 
 async function loadSuite(name: string): Promise<Suite> {
@@ -101,7 +116,16 @@ function parseArguments() {
   try {
     return parseArgs({
       allowPositionals: true,
-      options: { case: text, repeats: text, duration: text, json: text, compare: text, write: text, from: text },
+      options: {
+        case: text,
+        repeats: text,
+        duration: text,
+        json: text,
+        compare: text,
+        write: text,
+        from: text,
+        resume: { type: 'boolean' },
+      },
     });
   } catch (error) {
     throw new UsageError((error as Error).message);

@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest';
+import { UsageError } from '../../shared/cli/errors.ts';
+import { joinRuns } from './join-runs.ts';
+import { BENCH_FORMAT, type BenchRun } from './result.ts';
+
+function part(commit: string, load: number, suites: Readonly<Record<string, number>>): BenchRun {
+  return {
+    ...{ format: BENCH_FORMAT, startedAt: `${commit}`, tookMs: 10, versions: { commit, node: '24' } },
+    ...{ repeats: 3, durationMs: 1 },
+    machine: { cpu: 'x', cores: 2, memoryBytes: 1, system: 'x', loadAtStart: load, loadAtEnd: load, niceness: 0 },
+    suites: Object.entries(suites).map(([name, sample]) => ({
+      ...{ name, summary: name, cases: [{ name: 'a', unit: 'ms', better: 'lower', samples: [sample] }] },
+    })),
+  };
+}
+
+describe('joinRuns', () => {
+  it('has the suites of both, the later of two alike, and says of how many parts it is', () => {
+    const joined = joinRuns(
+      joinRuns(part('one', 1, { scale: 1 }), part('two', 0, { gateway: 2 })),
+      part('two', 2, { scale: 3 }),
+    );
+    expect(joined).toMatchObject({
+      startedAt: 'one',
+      tookMs: 30,
+      parts: 3,
+      versions: { commit: 'one and two', node: '24' },
+    });
+    expect(joined.machine).toMatchObject({ loadAtStart: 2, loadAtEnd: 2 });
+    expect(joined.suites.map(({ name, cases }) => [name, cases[0]?.samples])).toEqual([
+      ['gateway', [2]],
+      ['scale', [3]],
+    ]);
+  });
+
+  it('refuses what is no part of the same run', () => {
+    const kept = part('one', 0, {});
+    expect(() => joinRuns(kept, { ...kept, repeats: 5 })).toThrow('--resume: repeats is 5, the kept run has 3');
+    expect(() => joinRuns(kept, { ...kept, machine: { ...kept.machine, cores: 8 } })).toThrow(UsageError);
+  });
+});

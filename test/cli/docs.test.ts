@@ -14,7 +14,7 @@ const root = join(import.meta.dirname, '../..');
 /** Flags of the scripts of package.json, which have no table. */
 const SCRIPT_FLAGS = {
   simulate: ['seeds', 'from-seed'],
-  bench: ['repeats', 'duration', 'json', 'compare', 'write', 'from'],
+  bench: ['case', 'repeats', 'duration', 'json', 'resume', 'compare', 'write', 'from'],
   soak: ['duration', 'tunnels', 'replicas', 'seed', 'case', 'list'],
   test: ['project'],
 } as const;

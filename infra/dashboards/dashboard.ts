@@ -19,6 +19,10 @@ type Row = { readonly title: string; readonly panels: readonly Panel[] };
 const GATEWAY = 'namespace=~"$namespace", pod=~"$gateway"';
 const HEIGHT = 8;
 const COLUMNS = 24;
+const TIMESERIES_OPTIONS = {
+  legend: { displayMode: 'list', placement: 'bottom', showLegend: true, calcs: [] },
+  tooltip: { mode: 'multi', sort: 'desc' },
+};
 const UP_AND_DOWN = { 0: { text: 'down', color: 'red' }, 1: { text: 'up', color: 'green' } };
 
 /** A series of the catalog, of the gateways that are chosen above. */
@@ -230,6 +234,6 @@ function panel({ title, description, unit, queries, kind = 'timeseries', words, 
       ...{ refId: String.fromCharCode(65 + index), datasource: DATASOURCE, expr: expression, legendFormat: legend },
     })),
     fieldConfig: { defaults: { unit, mappings, ...(max !== undefined && { min: 0, max }) }, overrides: [] },
-    ...(kind === 'timeseries' && { options: { legend: { displayMode: 'list', placement: 'bottom' } } }),
+    ...(kind === 'timeseries' && { options: TIMESERIES_OPTIONS }),
   };
 }

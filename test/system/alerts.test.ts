@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { mkdtempDisposable, readFile, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -18,6 +19,8 @@ type Rule = {
   readonly labels: { readonly severity: string };
   readonly annotations: { readonly summary: string; readonly description: string; readonly runbook_url: string };
 };
+
+type Panels = { readonly panels: readonly { readonly targets?: readonly { readonly expr: string }[] }[] };
 
 let rules: readonly Rule[];
 beforeAll(async () => {
@@ -38,6 +41,13 @@ function unknownIn(expression: string): string[] {
     const used = [...selector.matchAll(/(\w+)\s*[=!]~?"/g)].map(([, label = '']) => label);
     return used.filter((label) => !labels.includes(label)).map((label) => `${name}{${label}}`);
   });
+}
+
+/** As Grafana would ask, with something in place of its variables. */
+function expressionsOf({ panels }: Panels): string[] {
+  return panels.flatMap(({ targets = [] }) =>
+    targets.map(({ expr }) => expr.replaceAll('$__rate_interval', '1m').replaceAll(/\$\w+/g, '.*')),
+  );
 }
 
 describe('alerts', () => {
@@ -63,11 +73,8 @@ describe('alerts', () => {
 });
 
 describe('the dashboard', () => {
-  type Panels = { readonly panels: readonly { readonly targets?: readonly { readonly expr: string }[] }[] };
-
   test('leans on metrics and labels that exist', () => {
-    const expressions = (dashboard() as Panels).panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
-    expect(expressions.flatMap(unknownIn)).toEqual([]);
+    expect(expressionsOf(dashboard() as Panels).flatMap(unknownIn)).toEqual([]);
   });
 
   test('is the file that the chart holds (node infra/dashboards/generate.ts writes it)', async () => {
@@ -76,10 +83,39 @@ describe('the dashboard', () => {
   });
 });
 
+await describeReal("the dashboard, by Grafana's schema", ['go'], () => {
+  test('has no field that Grafana does not know, none of another type, and lacks none', async () => {
+    const { stdout } = await check(join(root, 'infra/dashboards/wg-keepalive.json'));
+    expect(stdout).toBe(`${(dashboard() as Panels).panels.length} panels\n`);
+  });
+
+  test('would name a field that Grafana does not know', async () => {
+    await using folder = await mkdtempDisposable(join(tmpdir(), 'wg-keepalive-dashboard-'));
+    const file = join(folder.path, 'dashboard.json');
+    await writeFile(file, JSON.stringify(dashboard()).replace('"unit":', '"unti":'));
+    await expect(check(file)).rejects.toMatchObject({ stderr: expect.stringContaining('panels[1].fieldConfig') });
+  });
+
+  function check(file: string) {
+    const args = ['run', '-C', join(root, 'test/support/grafana-check'), '.', file];
+    return run('go', args, { env: { ...process.env, GOWORK: 'off' } });
+  }
+});
+
 await describeReal('alerts, by promtool', ['promtool'], () => {
   test('are valid, and fire when they should and not otherwise', async () => {
     const promtool = await requireServer('promtool');
     await run(promtool, ['check', 'rules', '--lint-fatal', join(root, 'infra/alerts/wg-keepalive.rules.yaml')]);
     await run(promtool, ['test', 'rules', join(root, 'infra/alerts/wg-keepalive.test.yaml')]);
+  });
+
+  test('every query of the dashboard is one', async () => {
+    const promtool = await requireServer('promtool');
+    await using folder = await mkdtempDisposable(join(tmpdir(), 'wg-keepalive-queries-'));
+    const rules = expressionsOf(dashboard() as Panels).map((expr, index) => ({ record: `query_${index}`, expr }));
+    const file = join(folder.path, 'queries.json');
+    await writeFile(file, JSON.stringify({ groups: [{ name: 'dashboard', rules }] })); // JSON is YAML too
+    const { stdout } = await run(promtool, ['check', 'rules', file]);
+    expect(stdout).toContain(`SUCCESS: ${rules.length} rules found`);
   });
 });

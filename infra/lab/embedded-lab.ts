@@ -7,6 +7,7 @@ import { EmbeddedChangeFeed } from '../../shared/adapters/embedded-change-feed.t
 import { EmbeddedConnectionStore } from '../../shared/adapters/embedded-connection-store.ts';
 import { EmbeddedHistory } from '../../shared/adapters/embedded-history.ts';
 import { EmbeddedKubernetes } from '../../shared/adapters/embedded-kubernetes.ts';
+import { EmbeddedNotices } from '../../shared/adapters/embedded-notices.ts';
 import { EmbeddedStateStore } from '../../shared/adapters/embedded-state-store.ts';
 import { PrometheusMeter } from '../../shared/adapters/prometheus-meter.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
@@ -35,7 +36,10 @@ export class EmbeddedLab implements Lab {
   readonly meter = new PrometheusMeter();
   readonly #options: LabOptions;
   readonly #state = new EmbeddedStateStore();
+  readonly #notices = new EmbeddedNotices(this.broker);
   readonly #replicas = new Map<string, Replica[]>();
+  /** Replicas that were ever started. */
+  #started = 0;
   readonly #gateways = new Map<LabSide, LabGateway>();
   readonly #impairments = new Impairments();
   /** Of gateways and functions; the wall clocks of the bus and of the API stay true. */
@@ -118,6 +122,7 @@ export class EmbeddedLab implements Lab {
   async sources(): Promise<LabSources> {
     return {
       live: this.#watcher,
+      notices: this.#notices,
       feed: new EmbeddedChangeFeed(this.kubernetes),
       statistics: new EmbeddedBusStatistics(this.broker),
       history: new EmbeddedHistory(this.broker),
@@ -183,7 +188,8 @@ export class EmbeddedLab implements Lab {
       feed: new EmbeddedChangeFeed(this.kubernetes),
     };
     const stopping = new AbortController();
-    const done = runReplica(definition, ports, this.#options.functions, stopping.signal);
+    const reporting = { replica: `replica ${++this.#started}`, notices: this.#notices };
+    const done = runReplica(definition, ports, this.#options.functions, stopping.signal, reporting);
     return {
       stop: async () => {
         stopping.abort();

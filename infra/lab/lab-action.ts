@@ -1,7 +1,7 @@
 import { CATALOG } from '../../functions/catalog.ts';
 import { parseDuration } from '../../shared/domain/duration.ts';
 import { interfaceIdOf, MAX_TUNNELS } from '../../shared/domain/tunnel-interface.ts';
-import type { Lab, LabSide } from './lab.ts';
+import type { LabSide, ScenarioLab } from './lab.ts';
 
 /**
  * What may be done to a lab, in the words of a scenario's steps; the page and its buttons use the same.
@@ -89,7 +89,7 @@ export function tunnelsOf(action: Action): readonly string[] {
 }
 
 /** @throws whatever the lab throws */
-export async function carryOut(lab: Lab, action: Action): Promise<void> {
+export async function carryOut(lab: ScenarioLab, action: Action): Promise<void> {
   if ('scale' in action) return lab.scale(action.scale);
   if ('crash' in action) return lab.crash(action.crash);
   if ('restart-gateway' in action) return lab.restartGateway(action['restart-gateway']);
@@ -99,7 +99,7 @@ export async function carryOut(lab: Lab, action: Action): Promise<void> {
   await Promise.all(tunnelsOf(action).map((interfaceId) => changeTunnel(lab, interfaceId, action)));
 }
 
-async function changeTunnel(lab: Lab, interfaceId: string, action: Action): Promise<void> {
+async function changeTunnel(lab: ScenarioLab, interfaceId: string, action: Action): Promise<void> {
   if ('cut' in action) return lab.cut(interfaceId);
   if ('restore' in action) return lab.restore(interfaceId);
   if ('lose' in action) {

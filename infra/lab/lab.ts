@@ -38,7 +38,24 @@ export type LabImpairment = {
 };
 
 /** What somebody who watches a lab needs; it ends with the lab. */
-export type LabSources = Pick<PageSources, 'live' | 'feed' | 'statistics'> & { readonly history: EventHistory };
+export type LabSources = Pick<PageSources, 'live' | 'notices' | 'feed' | 'statistics'> & {
+  readonly history: EventHistory;
+};
+
+/** What happens to a lab, and what shows: all that a scenario needs of it. */
+export type ScenarioLab = Pick<
+  Lab,
+  | 'connections'
+  | 'cut'
+  | 'impair'
+  | 'restore'
+  | 'scale'
+  | 'crash'
+  | 'restartGateway'
+  | 'setNats'
+  | 'slowApi'
+  | 'stepClock'
+>;
 
 /** The same on embedded and on real parts, so that the same scenario runs on both. */
 export interface Lab extends AsyncDisposable {

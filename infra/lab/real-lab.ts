@@ -10,6 +10,7 @@ import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-conn
 import { NatsBus } from '../../shared/adapters/nats-bus.ts';
 import { NatsBusStatistics } from '../../shared/adapters/nats-bus-statistics.ts';
 import { NatsHistory } from '../../shared/adapters/nats-history.ts';
+import { NatsNotices } from '../../shared/adapters/nats-notices.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { StartError } from '../../shared/cli/errors.ts';
 import { type Connection, connectionNameOf } from '../../shared/domain/connection.ts';
@@ -221,6 +222,7 @@ export class RealLab implements Lab {
     this.#cleanUp.defer(() => bus.close());
     return {
       live: bus,
+      notices: new NatsNotices(bus.link),
       feed: new KubernetesChangeFeed(this.#client, { clock: systemClock, random: Math.random }),
       statistics: new NatsBusStatistics(bus.link),
       history: new NatsHistory(bus.link, systemClock),

@@ -3,7 +3,7 @@ import type { Connection } from '../../shared/domain/connection.ts';
 import { connectionKey, connectionNameOf } from '../../shared/domain/connection.ts';
 import { formatDuration } from '../../shared/domain/duration.ts';
 import type { Clock } from '../../shared/ports/clock.ts';
-import { LAB_GATEWAYS, type Lab } from './lab.ts';
+import { LAB_GATEWAYS, type ScenarioLab } from './lab.ts';
 import { carryOut } from './lab-action.ts';
 import type { Expectation, Scenario, ScenarioStep } from './scenario.ts';
 
@@ -40,7 +40,7 @@ const POLL_MS = 50;
  * @throws whatever the lab throws, and the signal's reason
  */
 export async function runScenario(
-  lab: Lab,
+  lab: ScenarioLab,
   scenario: Pick<Scenario, 'steps' | 'expectations'>,
   options: RunScenarioOptions,
 ): Promise<ScenarioReport> {

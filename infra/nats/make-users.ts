@@ -23,6 +23,7 @@ export function usersOf(gatewayNamespaces: readonly string[]): readonly BusUser[
     ...[...CATALOG.map(({ manifest }) => manifest.name), 'all'].map((name) => ({ role: 'function', name }) as const),
     { role: 'replay' },
     { role: 'viewer' },
+    { role: 'page' },
     { role: 'deadletters' },
     ...gatewayNamespaces.map((namespace) => ({ role: 'gateway', namespace }) as const),
   ];

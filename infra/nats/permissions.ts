@@ -2,6 +2,7 @@ import { CATALOG } from '../../functions/catalog.ts';
 import type { BusUser } from '../../shared/domain/bus-user.ts';
 import { inboxPrefixOf } from '../../shared/domain/bus-user.ts';
 import { encodeToken } from '../../shared/domain/subject-token.ts';
+import { replicaSubject } from '../../shared/domain/subjects.ts';
 import type { ConsumerSpec, StreamName } from '../../shared/domain/topology.ts';
 import { STATE_BUCKET } from '../../shared/domain/topology.ts';
 
@@ -16,6 +17,9 @@ export type Permissions = { readonly publish: readonly string[]; readonly subscr
 
 /** What people look at: events of the past, what was made of them, what nobody could take. */
 const PAST: readonly StreamName[] = ['OBSERVATIONS', 'GATEWAYS', 'CHANGES', 'DECISIONS', 'DEAD_LETTERS'];
+
+/** What is said now: copies of what streams store, and replicas of themselves. */
+const LIVE = ['live.>', 'replicas.*'];
 
 /** @throws Error for a function that the catalog does not know */
 export function permissionsOf(user: BusUser): Permissions {
@@ -34,7 +38,9 @@ export function permissionsOf(user: BusUser): Permissions {
     case 'deadletters':
       return { publish: unique(['$JS.API.INFO', ...PAST.flatMap(readsOf), ...AGAIN]), subscribe: [answers] };
     case 'viewer':
-      return { publish: INFORMATION, subscribe: ['live.>', answers] };
+      return { publish: INFORMATION, subscribe: [...LIVE, answers] };
+    case 'page': // sees what a viewer sees, and the observations of the past
+      return { publish: unique([...INFORMATION, ...readsOf('OBSERVATIONS')]), subscribe: [...LIVE, answers] };
   }
 }
 
@@ -63,7 +69,8 @@ function functionsOf(name: string) {
 function publishedBy({ manifest }: (typeof CATALOG)[number]): readonly string[] {
   const { needs = {} } = manifest;
   const consumers = 'consumers' in manifest ? manifest.consumers : [];
-  const verdicts = consumers.length > 0 ? ['decisions.*.*', `dead.${manifest.name}`] : [];
+  const { name } = manifest;
+  const verdicts = consumers.length > 0 ? ['decisions.*.*', `dead.${name}`, replicaSubject(name)] : [];
   return [
     ...(needs.says ?? []),
     ...verdicts,

@@ -1,4 +1,4 @@
-/** @import { PageDecision } from '../../shared/domain/page-patch.ts' */
+/** @import { PageDecision, PageFunction } from '../../shared/domain/page-patch.ts' */
 /** @import { Model } from './model.js' */
 import { byId, element, setText } from './dom.js';
 import { timeWords } from './words.js';
@@ -26,10 +26,12 @@ export class Side {
 
   drawFunctions() {
     const { functions, deadLetters } = this.model;
-    while (this.functions.children.length > functions.length) this.functions.lastElementChild?.remove();
-    functions.forEach(({ name, perSecond, waiting, inWork }, index) => {
+    const rows = functions.flatMap(rowsOf);
+    while (this.functions.children.length > rows.length) this.functions.lastElementChild?.remove();
+    rows.forEach(({ isReplica, cells }, index) => {
       const row = this.functions.children[index] ?? this.functions.appendChild(functionRow());
-      [name, perSecond.toFixed(1), String(waiting), String(inWork)].forEach((text, column) => {
+      row.classList.toggle('replica', isReplica);
+      cells.forEach((text, column) => {
         setText(/** @type {HTMLElement} */ (row.children[column]), text);
       });
     });
@@ -63,8 +65,30 @@ export class Side {
   }
 }
 
+/**
+ * A function, and each of its replicas: what waits and what is in work is the function's, who is late is a replica.
+ * @param {PageFunction} one
+ */
+function rowsOf({ name, perSecond, waiting, inWork, replicas }) {
+  const lags = replicas.flatMap(({ lagMs }) => lagMs ?? []);
+  const lag = lags.length > 0 ? Math.max(...lags) : undefined;
+  return [
+    { isReplica: false, cells: [name, perSecond.toFixed(1), lagWords(lag), String(waiting), String(inWork)] },
+    ...replicas.map((replica) => {
+      return { isReplica: true, cells: [replica.name, replica.perSecond.toFixed(1), lagWords(replica.lagMs), '', ''] };
+    }),
+  ];
+}
+
+/** @param {number | undefined} ms */
+function lagWords(ms) {
+  if (ms === undefined) return '–';
+  return ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
 function functionRow() {
-  return element('tr', {}, element('th', { scope: 'row' }), ...[1, 2, 3].map(() => element('td', { class: 'number' })));
+  const cells = [1, 2, 3, 4].map(() => element('td', { class: 'number' }));
+  return element('tr', {}, element('th', { scope: 'row' }), ...cells);
 }
 
 /** @param {PageDecision} decision */

@@ -89,7 +89,7 @@ async function readWindow(history: EventHistory, clock: Clock, minutes: number, 
     return { notes: window.notes, messages };
   } catch (error) {
     if (!(error instanceof BusError)) throw error;
-    const hint = error.code === 'denied' ? '; the past needs the rights of the NATS user "replay"' : '';
+    const hint = error.code === 'denied' ? '; the past needs the rights of the NATS user "page"' : '';
     throw new RefusedAction(`${error.message}${hint}`, { cause: error });
   }
 }

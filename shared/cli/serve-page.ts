@@ -13,7 +13,7 @@ export type ServePageOptions = {
   readonly bind: BindAddress;
   /** Demanded of who looks. Left out: one is made where others than this machine could look. */
   readonly token?: string;
-  readonly sources: Pick<PageSources, 'live' | 'feed' | 'statistics'>;
+  readonly sources: Pick<PageSources, 'live' | 'notices' | 'feed' | 'statistics'>;
   readonly controls?: PageControls;
   readonly past?: PagePast;
   readonly signal: AbortSignal;

@@ -7,7 +7,7 @@ import { encodeToken } from './subject-token.ts';
 export type BusUser =
   | { readonly role: 'gateway'; readonly namespace: string }
   | { readonly role: 'function'; readonly name: string }
-  | { readonly role: 'setup' | 'replay' | 'viewer' | 'deadletters' };
+  | { readonly role: 'setup' | 'replay' | 'viewer' | 'page' | 'deadletters' };
 
 /** The user of a process that runs these functions. */
 export function functionUser(names: readonly string[]): BusUser {

@@ -66,6 +66,15 @@ export type PageDecision = {
   readonly throttled: number;
 };
 
+/** As it tells itself. */
+export type PageReplica = {
+  readonly name: string;
+  /** Events that it handled, a second. */
+  readonly perSecond: number;
+  /** How old the oldest of them was when it was handled. */
+  readonly lagMs?: number;
+};
+
 export type PageFunction = {
   readonly name: string;
   /** Events handed out since the last look, a second. */
@@ -74,6 +83,8 @@ export type PageFunction = {
   readonly waiting: number;
   /** Handed out and not yet settled. */
   readonly inWork: number;
+  /** Those that are there, by name. */
+  readonly replicas: readonly PageReplica[];
 };
 
 /** Of a part that the page knows things from: while it is not ok, what it told may be old. */

@@ -22,6 +22,9 @@ export const decisionSubject = (ref: ConnectionRef): string => `decisions.${toke
 
 export const deadLetterSubject = (functionName: string): string => `dead.${functionName}`;
 
+/** Not of any stream: see `Notices`. */
+export const replicaSubject = (functionName: string): string => `replicas.${encodeToken(functionName)}`;
+
 /** Key of a tunnel in the KV bucket `tunnel-state`. */
 export const tunnelStateKey = (ref: ConnectionRef, interfaceId: string): string =>
   `${tokens(ref)}.${encodeToken(interfaceId)}`;

@@ -7,19 +7,29 @@ import { makeUsers, seedFileOf, usersOf } from '../../infra/nats/make-users.ts';
 import { permissionsOf } from '../../infra/nats/permissions.ts';
 import { launchNats } from '../../infra/servers/launch-nats.ts';
 import { NatsBus } from '../../shared/adapters/nats-bus.ts';
+import { NatsBusStatistics } from '../../shared/adapters/nats-bus-statistics.ts';
+import { NatsHistory } from '../../shared/adapters/nats-history.ts';
+import { toHeaders } from '../../shared/adapters/nats-message.ts';
+import { NatsNotices } from '../../shared/adapters/nats-notices.ts';
 import { connectionOptions, type NatsOptions } from '../../shared/adapters/nats-options.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
+import { type PastFilm, pagePast } from '../../shared/cli/page-past.ts';
 import { type BusUser, busUserName, functionUser, inboxPrefixOf } from '../../shared/domain/bus-user.ts';
+import { type CloudEvent, encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import { eventually } from '../support/eventually.ts';
 import { describeReal } from '../support/real-parts.ts';
 import { SecuredNats } from '../support/secured-nats.ts';
 import { silentLogger } from '../support/silent-logger.ts';
+import { syntheticObservations } from '../support/synthetic-observations.ts';
 
+/** The last one is that of synthetic observations. */
+const TENANTS = ['liqo-tenant-rome', 'liqo-tenant-milan', 'liqo-tenant-0'];
 const GATEWAY: BusUser = { role: 'gateway', namespace: 'liqo-tenant-rome' };
 const SETUP: BusUser = { role: 'setup' };
 const REPLAY: BusUser = { role: 'replay' };
 const DEADLETTERS: BusUser = { role: 'deadletters' };
 const VIEWER: BusUser = { role: 'viewer' };
+const PAGE: BusUser = { role: 'page' };
 const functionNamed = (name: string): BusUser => ({ role: 'function', name });
 
 type Operation = 'publish' | 'subscription';
@@ -33,6 +43,7 @@ const FORBIDDEN: readonly (readonly [BusUser, Operation, string])[] = [
   [GATEWAY, 'publish', 'gateways.liqo-tenant-milan.gw-milan'],
   [GATEWAY, 'publish', 'observations.0.liqo-tenant-rome.gw-rome.liqo-tunnel'],
   [GATEWAY, 'publish', 'live.liqo-tenant-rome.gw-rome.liqo-tunnel'],
+  [GATEWAY, 'publish', 'replicas.tunnel-status'],
   [GATEWAY, 'publish', 'timers.silent.liqo-tenant-rome.gw-rome'],
   [GATEWAY, 'publish', 'changes.connections.liqo-tenant-rome.gw-rome'],
   [GATEWAY, 'publish', '$JS.API.STREAM.INFO.OBSERVATIONS'],
@@ -53,6 +64,7 @@ const FORBIDDEN: readonly (readonly [BusUser, Operation, string])[] = [
       [user, 'publish', '$JS.API.CONSUMER.DELETE.OBSERVATIONS.tunnel-status-0'],
       [user, 'publish', 'gateways.liqo-tenant-rome.gw-rome'],
       [user, 'publish', 'dead.another'],
+      [user, 'publish', 'replicas.another'],
       [user, 'subscription', 'keepalive.>'],
       [user, 'subscription', '_INBOX.gateway.liqo-tenant-rome.>'],
     ] as const;
@@ -86,6 +98,19 @@ const FORBIDDEN: readonly (readonly [BusUser, Operation, string])[] = [
   [VIEWER, 'publish', '$JS.API.CONSUMER.CREATE.OBSERVATIONS.viewer.observations.>'],
   [VIEWER, 'subscription', 'keepalive.>'],
   [VIEWER, 'subscription', '>'],
+  [PAGE, 'publish', 'keepalive.liqo-tenant-rome.gw-rome.liqo-tunnel'],
+  [PAGE, 'publish', 'live.liqo-tenant-rome.gw-rome.liqo-tunnel'],
+  [PAGE, 'publish', 'decisions.liqo-tenant-rome.gw-rome'],
+  [PAGE, 'publish', '$KV.tunnel-state.a.b.c'],
+  [PAGE, 'publish', '$JS.API.DIRECT.GET.DEAD_LETTERS'],
+  [PAGE, 'publish', '$JS.API.DIRECT.GET.KV_tunnel-state.$KV.tunnel-state.a.b.c'],
+  [PAGE, 'publish', '$JS.API.CONSUMER.CREATE.OBSERVATIONS.page.observations.>'],
+  [PAGE, 'publish', '$JS.API.CONSUMER.MSG.NEXT.OBSERVATIONS.tunnel-status-0'],
+  [PAGE, 'publish', '$JS.API.STREAM.MSG.DELETE.OBSERVATIONS'],
+  [PAGE, 'publish', '$JS.API.STREAM.PURGE.OBSERVATIONS'],
+  [PAGE, 'subscription', 'keepalive.>'],
+  [PAGE, 'subscription', '_INBOX.viewer.>'],
+  [PAGE, 'subscription', '>'],
 ];
 
 describe('the table of permissions', () => {
@@ -111,7 +136,7 @@ describe('the table of permissions', () => {
 await describeReal('NATS permissions', ['nats-server', 'openssl'], () => {
   let nats: SecuredNats;
   beforeAll(async () => {
-    nats = await SecuredNats.start(usersOf(['liqo-tenant-rome', 'liqo-tenant-milan']));
+    nats = await SecuredNats.start(usersOf(TENANTS));
   });
   afterAll(() => nats[Symbol.asyncDispose]());
 
@@ -141,6 +166,37 @@ await describeReal('NATS permissions', ['nats-server', 'openssl'], () => {
     expect(viewed.config.max_ack_pending).toBe(1);
   });
 
+  it('gives the page all it shows, its past included, by one user', async () => {
+    const bus = NatsBus.open(nats.optionsOf(PAGE), systemClock, silentLogger);
+    const { link } = bus;
+    await link.whenUp();
+    const stop = new AbortController();
+    const heard: string[] = [];
+    bus.subscribe('live.>', ({ subject }) => void heard.push(subject), stop.signal);
+    new NatsNotices(link).hear('replicas.*', ({ subject }) => void heard.push(subject), stop.signal);
+    await link.connection.flush();
+    const ofFunction = await nats.connect(functionNamed('tunnel-status'));
+    ofFunction.publish('replicas.tunnel-status', 'how it is');
+    const observations = [...syntheticObservations({ connections: 1, tunnels: 1, intervalMs: 200, rounds: 30 })];
+    const gateway = jetstream(await nats.connect({ role: 'gateway', namespace: 'liqo-tenant-0' }));
+    for (const { event } of observations) {
+      const { subject, headers, data } = encodeCloudEvent(
+        'keepalive.liqo-tenant-0.gw-0.liqo-tunnel',
+        event as CloudEvent,
+      );
+      await gateway.publish(subject, data, { headers: toHeaders(headers) });
+    }
+    await eventually(() => new Set(heard).size === 2, 'a copy of an observation, and a notice of a replica');
+
+    expect(await new NatsBusStatistics(link).read()).toMatchObject({ deadLetters: 0 });
+    const past = pagePast(new NatsHistory(link, systemClock), systemClock);
+    const film = (await past.read({ minutes: 5 }, stop.signal)) as PastFilm;
+    expect(film.frames.at(-1)?.patch.connections?.[0]?.tunnels).toMatchObject([{ interfaceId: 'liqo-tunnel' }]);
+    expect(bus.health()).toEqual({ connected: true });
+    stop.abort();
+    await bus.close();
+  });
+
   it('lets nobody in without a key, with another key, or without TLS', async () => {
     const options = nats.optionsOf(VIEWER);
     const { credsFile: _, ...anonymous } = options;
@@ -166,7 +222,7 @@ await describeReal('NATS permissions', ['nats-server', 'openssl'], () => {
     await bus.link.whenUp();
     const before = await keyInUse(nats, VIEWER);
     await rm(seedFileOf(nats.folder, VIEWER));
-    await makeUsers(nats.folder, usersOf(['liqo-tenant-rome', 'liqo-tenant-milan']));
+    await makeUsers(nats.folder, usersOf(TENANTS));
     await nats.reload();
     await eventually(async () => bus.link.isUp && (await keyInUse(nats, VIEWER)) !== before, 'the new key in use');
     await bus.close();

@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import { CATALOG } from '../../../functions/catalog.ts';
 import type { Check } from '../../adapters/health-server.ts';
 import { KubernetesChangeFeed } from '../../adapters/kubernetes-change-feed.ts';
@@ -5,6 +6,7 @@ import type { KubernetesClient } from '../../adapters/kubernetes-client.ts';
 import { KubernetesConnectionStore } from '../../adapters/kubernetes-connection-store.ts';
 import { KubernetesSchemaWatch } from '../../adapters/kubernetes-schema-watch.ts';
 import { NatsBus } from '../../adapters/nats-bus.ts';
+import { NatsNotices } from '../../adapters/nats-notices.ts';
 import { NatsStateStore } from '../../adapters/nats-state-store.ts';
 import { systemClock } from '../../adapters/system-clock.ts';
 import { functionUser } from '../../domain/bus-user.ts';
@@ -93,10 +95,16 @@ async function runReplicas(
       gatewaySilentAfterMs: options.gatewaySilentAfterMs,
       ...(watchNamespaces && { namespaces: watchNamespaces }),
     };
-    await Promise.all(definitions.map((definition) => runReplica(definition, ports, settings, stop)));
+    const reporting = { replica: replicaName(), notices: new NatsNotices(bus.link) };
+    await Promise.all(definitions.map((definition) => runReplica(definition, ports, settings, stop, reporting)));
   }
   await Promise.all(watching);
   return 0;
+}
+
+/** The pod's or container's name; where several processes share a host, theirs. */
+function replicaName(): string {
+  return process.pid === 1 ? hostname() : `${hostname()}/${process.pid}`;
 }
 
 /** The first that is not well speaks for all. */

@@ -4,6 +4,7 @@ import { KubernetesChangeFeed } from '../../adapters/kubernetes-change-feed.ts';
 import { NatsBus } from '../../adapters/nats-bus.ts';
 import { NatsBusStatistics } from '../../adapters/nats-bus-statistics.ts';
 import { NatsHistory } from '../../adapters/nats-history.ts';
+import { NatsNotices } from '../../adapters/nats-notices.ts';
 import { createPinoLogger } from '../../adapters/pino-logger.ts';
 import { systemClock } from '../../adapters/system-clock.ts';
 import type { Run } from '../command-table.ts';
@@ -21,7 +22,7 @@ const WATCH_TIMING = { windowMs: 4_000, graceMs: 3_000, backOffMs: 200, maxBackO
 /** Serves the page until it is stopped. It may see, and can change nothing. */
 export const run: Run<'ui'> = async (options) => {
   const log = createPinoLogger({ level: options.logLevel });
-  const nats = natsFromOptions(options, { role: 'viewer' });
+  const nats = natsFromOptions(options, { role: 'page' });
   const token = options.uiTokenFile === undefined ? undefined : await readToken(options.uiTokenFile);
   const kubernetes = await connectKubernetes();
   const stop = abortOnStopSignal(log);
@@ -33,6 +34,7 @@ export const run: Run<'ui'> = async (options) => {
       past: pagePast(new NatsHistory(bus.link, systemClock), systemClock),
       sources: {
         live: bus,
+        notices: new NatsNotices(bus.link),
         statistics: new NatsBusStatistics(bus.link),
         feed: new KubernetesChangeFeed(kubernetes, {
           ...{ clock: systemClock, random: Math.random, timing: WATCH_TIMING, kinds: ['connections'] },

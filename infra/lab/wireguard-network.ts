@@ -27,6 +27,8 @@ export type WireguardNetworkOptions = {
   readonly tunnels: number;
   /** Gets the log of every process, one file each. */
   readonly logFolder: string;
+  /** Hears why a tunnel takes longer than usual. */
+  readonly onWait?: (why: string) => void;
 };
 
 const SIDES = ['server', 'client'] as const satisfies NetworkSide[];
@@ -47,10 +49,8 @@ const RULES = `table inet wgk {
 `;
 
 /** @throws StartError within seconds that names what this machine lacks or refuses */
-export async function startWireguardNetwork({
-  tunnels,
-  logFolder,
-}: WireguardNetworkOptions): Promise<WireguardNetwork> {
+export async function startWireguardNetwork(options: WireguardNetworkOptions): Promise<WireguardNetwork> {
+  const { tunnels, logFolder } = options;
   await requireWireguard();
   await mkdir(logFolder, { recursive: true });
   await using cleanUp = new AsyncDisposableStack();
@@ -58,7 +58,7 @@ export async function startWireguardNetwork({
     const server = cleanUp.use(await NetworkNamespace.open('server', `${logFolder}/namespace-server.log`));
     const client = cleanUp.use(await NetworkNamespace.open('client', `${logFolder}/namespace-client.log`));
     const namespaces = { server, client };
-    const network = cleanUp.use(new WireguardNetwork(namespaces, await connect(namespaces), logFolder));
+    const network = cleanUp.use(new WireguardNetwork(namespaces, await connect(namespaces), options));
     await network.scale(tunnels);
     cleanUp.move(); // from here on the network's own dispose ends its namespaces
     return network;
@@ -77,7 +77,7 @@ export class WireguardNetwork implements AsyncDisposable {
   readonly host: string;
   readonly #namespaces: Readonly<Record<NetworkSide, NetworkNamespace>>;
   readonly #uplinks: Readonly<Record<NetworkSide, Uplink>>;
-  readonly #logFolder: string;
+  readonly #options: Omit<WireguardNetworkOptions, 'tunnels'>;
   /** Rules of nft by tunnel, in the namespace of who receives. */
   readonly #losses = { server: new Map<string, string>(), client: new Map<string, string>() };
   /** In the order of their indexes only by chance. */
@@ -87,12 +87,12 @@ export class WireguardNetwork implements AsyncDisposable {
   constructor(
     namespaces: Readonly<Record<NetworkSide, NetworkNamespace>>,
     uplinks: Readonly<Record<NetworkSide, Uplink>>,
-    logFolder: string,
+    options: Omit<WireguardNetworkOptions, 'tunnels'>,
   ) {
     this.host = uplinks.server.rootAddress;
     this.#namespaces = namespaces;
     this.#uplinks = uplinks;
-    this.#logFolder = logFolder;
+    this.#options = options;
   }
 
   /** Address in a side's namespace that the root namespace reaches. */
@@ -120,6 +120,7 @@ export class WireguardNetwork implements AsyncDisposable {
     if (this.#tunnels.has(interfaceId)) throw new Error(`tunnel "${interfaceId}" exists already`);
     const keys = { server: createWireguardKeys(), client: createWireguardKeys() };
     const listenPort = FIRST_LISTEN_PORT + index;
+    const { logFolder, onWait } = this.#options;
     const devices = await Promise.allSettled(
       SIDES.map((side) => {
         const other = side === 'server' ? 'client' : 'server';
@@ -129,7 +130,8 @@ export class WireguardNetwork implements AsyncDisposable {
           peerPublicKey: keys[other].publicKey,
           peerEndpoint: `${UNDERLAY[other]}:${listenPort}`,
           listenPort,
-          logFile: `${this.#logFolder}/wireguard-go-${side}-${interfaceId}.log`,
+          logFile: `${logFolder}/wireguard-go-${side}-${interfaceId}.log`,
+          ...(onWait && { onWait }),
         });
       }),
     );

@@ -1,11 +1,11 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type NetworkSide, startWireguardNetwork, type WireguardNetwork } from '../../infra/lab/wireguard-network.ts';
 import { describeReal } from '../support/real-parts.ts';
 
@@ -21,6 +21,22 @@ beforeAll(async () => {
 afterAll(() => rm(logFolder, { recursive: true, force: true }));
 
 await describeReal('network of WireGuard tunnels', ['root', 'netns', 'tun', 'wireguard-go', 'nft'], () => {
+  test('waits where other labs hold what wireguard-go needs to start, and says for what', async () => {
+    const folder = join(logFolder, 'bin');
+    await mkdir(folder);
+    const refusesOnce = `#!/bin/sh
+if mkdir ${folder}/refused; then echo "Failed to listen on uapi socket: too many open files"; exit 1; fi
+PATH=\${PATH#*:} exec wireguard-go "$@"
+`;
+    await writeFile(join(folder, 'wireguard-go'), refusesOnce, { mode: 0o755 });
+    vi.stubEnv('PATH', `${folder}:${process.env.PATH}`);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const waits: string[] = [];
+    await using network = await startWireguardNetwork({ tunnels: 1, logFolder, onWait: (why) => waits.push(why) });
+    expect(waits).toEqual([expect.stringMatching(/^liqo-tunnel: .*inotify.*allows a user \d+; trying again$/)]);
+    expect(await probe(network, '169.254.18.2')).toBe(reached);
+  });
+
   describe('with two tunnels', () => {
     let network: WireguardNetwork;
 

@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { jetstreamManager } from '@nats-io/jetstream';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
@@ -91,9 +92,12 @@ await describeReal('connection-watch, processes on real parts', NEEDS, () => {
     store.applyTunnel(metadata, connected('liqo-tunnel', latency));
 
   /** Requests of a user, as the audit log has them. */
-  async function requestsOf(user: string): Promise<{ requestURI: string; code: number }[]> {
+  async function requestsOf(
+    user: string,
+    { auditLogFile = '' } = kubernetes.api,
+  ): Promise<{ requestURI: string; code: number }[]> {
     type Line = { requestURI: string; user: { username: string }; responseStatus?: { code: number } };
-    const lines = (await readFile(kubernetes.api.auditLogFile ?? '', 'utf8')).trim().split('\n');
+    const lines = (await readFile(auditLogFile, 'utf8')).trim().split('\n');
     const events = lines.map((line) => JSON.parse(line) as Line).filter(({ user: { username } }) => username === user);
     return events.map(({ requestURI, responseStatus }) => ({ requestURI, code: responseStatus?.code ?? 0 }));
   }
@@ -182,6 +186,47 @@ await describeReal('connection-watch, processes on real parts', NEEDS, () => {
     await kubernetes.api.restart();
     await untilTold(await edit(connection, '3ms'));
     await watch.untilReady();
+  });
+
+  test('takes a new list where what it watched is compacted away (410), and tells what was deleted meanwhile', async () => {
+    const users = [{ name: 'reader', groups: ['system:masters'] }];
+    // Without its cache the API server watches etcd itself, which keeps nothing behind the compaction.
+    const own = await KubernetesUnderTest.start({ audit: true, users, args: ['--watch-cache=false'] });
+    onTestFinished(() => own[Symbol.asyncDispose]());
+    const ownStore = new KubernetesConnectionStore(own.admin);
+    const create = async () => (await ownStore.ensure(desiredConnection(await own.namespace()))).connection;
+    const [stays, changes, goes] = [await create(), await create(), await create()];
+    const { relay, server } = await own.relay();
+    const user = { token: own.api.tokenOf('reader') };
+    const watch = await startWatch(await own.kubeconfig({ server, user }));
+    for (const connection of [stays, changes, goes]) await untilTold(connection);
+
+    relay.cut();
+    await untilUnready(watch, /no watch of connections/);
+    const path = ({ metadata }: Connection) =>
+      `/apis/${CONNECTION_API_VERSION}/namespaces/${metadata.namespace}/connections/${metadata.name}`;
+    await own.admin.call({ method: 'DELETE', path: path(goes) });
+    const changed = await ownStore.applyTunnel(changes.metadata, connected('liqo-tunnel', '2ms'));
+    const appeared = await create();
+    const body = JSON.stringify({ revision: appeared.metadata.resourceVersion, physical: true });
+    const compaction = await fetch(`${own.api.etcd.url}/v3/kv/compaction`, { method: 'POST', body });
+    expect(compaction.status).toBe(200);
+    const { resourceVersion } = goes.metadata;
+    const query = { watch: true, resourceVersion, timeoutSeconds: 5 };
+    const answer = own.admin.open({ method: 'GET', path: `/apis/${CONNECTION_API_VERSION}/connections`, query });
+    expect(await text(await answer)).toMatch(/"type":"ERROR".*"code":410/);
+
+    relay.heal();
+    for (const connection of [changed, appeared]) await untilTold(connection);
+    await watch.untilReady();
+    expect(await told(stays.metadata.namespace)).toEqual([idOf(stays)]);
+    expect(await told(changes.metadata.namespace)).toEqual([idOf(changes), idOf(changed)]);
+    expect(await told(goes.metadata.namespace)).toEqual([idOf(goes), expect.stringMatching(/\.deleted$/)]);
+    const requests = (await requestsOf('reader', own.api)).filter(({ requestURI }) =>
+      requestURI.includes('/connections?'),
+    );
+    expect(requests.filter(({ requestURI }) => !requestURI.includes('watch=')).length).toBe(2); // lists
+    await untilTold(await ownStore.applyTunnel(stays.metadata, connected('liqo-tunnel', '3ms')));
   });
 
   test('asks ever less while the API server fails, and leaves it alone for as long as it says', async () => {

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { dependenciesMarkdown, lockedPackages } from '../support/dependencies-page.ts';
 
@@ -16,6 +17,10 @@ const ACCEPTED = [
 
 const locked = await lockedPackages();
 
+async function packageJson(): Promise<{ devDependencies: Record<string, string>; allowScripts: unknown }> {
+  return JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8'));
+}
+
 describe('package-lock.json', () => {
   it('has the hash of every package', () => {
     expect(locked.length).toBeGreaterThan(100);
@@ -26,8 +31,21 @@ describe('package-lock.json', () => {
     expect(locked.filter(({ resolved }) => resolved !== undefined)).toEqual([]);
   });
 
+  it('runs one install script, that of the package which brings Node', async () => {
+    expect(locked.filter(({ hasInstallScript }) => hasInstallScript).map(({ name }) => name)).toEqual(['node']);
+    expect((await packageJson()).allowScripts).toEqual({ node: true });
+  });
+
   it('has only packages whose license we accept', () => {
     expect(locked.filter(({ license }) => !ACCEPTED.includes(license ?? ''))).toEqual([]);
+  });
+});
+
+describe('package.json', () => {
+  it('takes exact versions, and none for who installs the published package', async () => {
+    const { devDependencies, ...others } = await packageJson();
+    for (const version of Object.values(devDependencies)) expect(version).toMatch(/^(npm:.+@)?\d+\.\d+\.\d+$/);
+    expect(Object.keys(others).filter((key) => /dependencies/i.test(key))).toEqual([]);
   });
 });
 

@@ -9,6 +9,7 @@ export type LockedPackage = {
   readonly license: string | undefined;
   readonly integrity: string | undefined;
   readonly resolved: string | undefined;
+  readonly hasInstallScript: boolean;
 };
 
 const root = join(import.meta.dirname, '../..');
@@ -20,9 +21,9 @@ export async function lockedPackages(): Promise<readonly LockedPackage[]> {
   };
   return Object.entries(packages)
     .filter(([path]) => path !== '')
-    .map(([path, { name, version = '', license, integrity, resolved }]) => ({
+    .map(([path, { name, version = '', license, integrity, resolved, hasInstallScript = false }]) => ({
       ...{ path, name: name ?? path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length), version },
-      ...{ license, integrity, resolved },
+      ...{ license, integrity, resolved, hasInstallScript },
     }));
 }
 

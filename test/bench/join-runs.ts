@@ -14,6 +14,7 @@ export function joinRuns(earlier: BenchRun, later: BenchRun): BenchRun {
     CPU: [earlier.machine.cpu, later.machine.cpu],
     cores: [earlier.machine.cores, later.machine.cores],
     niceness: [earlier.machine.niceness, later.machine.niceness],
+    'real-time class': [earlier.machine.isRealTime ?? false, later.machine.isRealTime ?? false],
   };
   for (const [what, [before, now]] of Object.entries(alike)) {
     if (before !== now) throw new UsageError(`--resume: ${what} is ${now}, the kept run has ${before}`);

@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { cpus, getPriority, loadavg, release, totalmem, type } from 'node:os';
 import { promisify } from 'node:util';
@@ -6,6 +7,11 @@ import type { Machine } from './result.ts';
 
 const run = promisify(execFile);
 const root = new URL('../../', import.meta.url);
+
+/** SCHED_FIFO and SCHED_RR, as sched_setscheduler(2) numbers them. */
+const REAL_TIME_POLICIES = ['1', '2'];
+/** Place of the policy behind the name in /proc/PID/stat, see proc_pid_stat(5). */
+const POLICY_FIELD = 41 - 3;
 
 export function describeMachine(): Omit<Machine, 'loadAtEnd'> {
   const all = cpus();
@@ -16,7 +22,15 @@ export function describeMachine(): Omit<Machine, 'loadAtEnd'> {
     system: `${type()} ${release()}`,
     loadAtStart: loadNow(),
     niceness: getPriority(),
+    isRealTime: isRealTime(),
   };
+}
+
+function isRealTime(): boolean {
+  if (type() !== 'Linux') return false;
+  const stat = readFileSync('/proc/self/stat', 'utf8');
+  const behindName = stat.slice(stat.lastIndexOf(') ') + 2).split(' ');
+  return REAL_TIME_POLICIES.includes(behindName[POLICY_FIELD] ?? '');
 }
 
 /** Load average of the last minute. */

@@ -51,8 +51,9 @@ export function performanceMarkdown(run: BenchRun): string {
   const { machine, versions } = run;
   const isBusy = Math.max(machine.loadAtStart, machine.loadAtEnd) > machine.cores;
   const nice = machine.niceness === 0 ? '' : `, the run at niceness ${machine.niceness}`;
+  const priority = machine.isRealTime ? ', the run in the real-time class of the scheduler' : nice;
   const busy = isBusy
-    ? `**A busy machine**: more was at work on it than it has cores${nice}. Figures by time are too low and spreads too wide; figures by CPU time, and ratios to a floor of the same run, hold better.`
+    ? `**A busy machine**: more was at work on it than it has cores. Figures by time are too low and spreads too wide; figures by CPU time, and ratios to a floor of the same run, hold better.`
     : '';
   return `# Performance
 
@@ -60,7 +61,7 @@ Written by \`npm run bench -- --write docs/performance.md\` from one run, whose 
 \`npm run bench -- functions\`; against this page: \`npm run bench -- --compare docs/performance.json\`.
 
 ${run.startedAt.slice(0, 10)}, ${run.repeats} repeats, ${formatDuration(run.durationMs)} of steady load, ${formatDuration(Math.round(run.tookMs / 1_000) * 1_000)} in all${run.parts === undefined ? '' : `, in ${run.parts} parts`}. ${machine.cpu}, ${machine.cores} cores, ${figure(machine.memoryBytes / 2 ** 30)} GiB,
-${machine.system}; load average ${machine.loadAtStart} before and ${machine.loadAtEnd} after. ${busy}
+${machine.system}; load average ${machine.loadAtStart} before and ${machine.loadAtEnd} after${priority}. ${busy}
 ${Object.entries(versions)
   .map(([name, version]) => `${name} ${version}`)
   .join(', ')}.

@@ -29,6 +29,8 @@ export type Machine = {
   readonly loadAtEnd: number;
   /** Scheduling priority that the run had, from -20 (first) to 19; 0 is everybody's. */
   readonly niceness: number;
+  /** Whether it had the scheduler's real-time class (`chrt -r 1`), where the niceness says nothing. */
+  readonly isRealTime?: boolean;
 };
 
 export type SuiteResult = {

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { Agent, request as httpsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { pipeline } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -25,13 +26,17 @@ export class ApiProxy implements AsyncDisposable {
   readonly #target: string;
   readonly #agent: Agent;
   readonly #watches = new Set<ServerResponse>();
+  readonly #end = new AbortController();
 
   private constructor(server: Server, target: string, ca: string) {
     this.#server = server;
     this.#target = target;
     this.#agent = new Agent({ keepAlive: true, ca });
     this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    server.on('request', (request, response) => void this.#serve(request, response));
+    // What fails here is a caller that went away, or this proxy.
+    server.on('request', (request, response) => {
+      this.#serve(request, response).catch(() => response.destroy());
+    });
   }
 
   /** @param ca - PEM of the authority that the API server's certificate comes from */
@@ -47,6 +52,7 @@ export class ApiProxy implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#end.abort();
     this.#server.close();
     this.#server.closeAllConnections();
     this.#agent.destroy();
@@ -58,7 +64,7 @@ export class ApiProxy implements AsyncDisposable {
     const body = await buffer(request);
     const seen = { method, url, body: body.toString() };
     const { delayMs = 0, answer } = this.treat(seen);
-    if (delayMs > 0) await sleep(delayMs);
+    if (delayMs > 0) await sleep(delayMs, undefined, { signal: this.#end.signal });
     if (answer) {
       response.writeHead(answer.status, { 'content-type': 'application/json', ...answer.headers });
       response.end(JSON.stringify(answer.body ?? { kind: 'Status', code: answer.status, message: 'by the test' }));
@@ -68,9 +74,9 @@ export class ApiProxy implements AsyncDisposable {
     const { host: _, ...headers } = request.headers;
     const sent = httpsRequest(new URL(url, this.#target), { method, headers, agent: this.#agent }, (answered) => {
       response.writeHead(answered.statusCode ?? 502, answered.headers).flushHeaders(); // a watch may say nothing for long
-      answered.pipe(response);
+      pipeline(answered, response, () => {}); // the end of either is the end of the other
     });
-    sent.once('error', () => response.destroy());
+    sent.on('error', () => response.destroy());
     if (url.includes('watch=')) {
       this.#watches.add(response);
       // A call that its caller gives up goes on at the server all the same; a watch ends with its reader.

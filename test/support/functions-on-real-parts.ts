@@ -77,7 +77,7 @@ export class FunctionsOnRealParts implements AsyncDisposable {
 
   /** A gateway in a namespace of its own, listed: its Connection exists with these tunnels. */
   async gateway(tunnels = 1): Promise<TestGateway> {
-    const gateway = new TestGateway(this.bus, await this.kubernetes.namespace(), tunnels);
+    const gateway = this.#cleanUp.use(new TestGateway(this.bus, await this.kubernetes.namespace(), tunnels));
     await gateway.announce();
     await this.untilListed(gateway);
     return gateway;

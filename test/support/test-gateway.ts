@@ -10,7 +10,7 @@ import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
 const RETRY_MS = 50;
 
 /** A gateway run as the bus sees it: says what the test wants, in order, again until it is stored. */
-export class TestGateway {
+export class TestGateway implements AsyncDisposable {
   readonly ref: ConnectionRef;
   readonly interfaces: readonly string[];
   epoch = 0;
@@ -19,6 +19,7 @@ export class TestGateway {
   readonly #bus: NatsBus;
   readonly #runId = crypto.randomUUID().slice(0, 8);
   readonly #startedMs = performance.now();
+  readonly #end = new AbortController();
   #announcements = 0;
   #pinging: { readonly stop: AbortController; readonly done: Promise<void> } | undefined;
 
@@ -80,6 +81,7 @@ export class TestGateway {
         await sleep(intervalMs, undefined, { signal: stop.signal }).catch(() => {});
       }
     })();
+    done.catch(() => {}); // told by stopPinging
     this.#pinging = { stop, done };
   }
 
@@ -88,9 +90,16 @@ export class TestGateway {
     await this.#pinging?.done;
   }
 
+  /** Nobody waits any more for what is not stored yet. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#end.abort(new Error('the gateway has ended'));
+    await this.stopPinging().catch(() => {});
+  }
+
   /** As the outbox does: the same id until it is acknowledged. */
   async #surely(message: BusMessage): Promise<{ readonly sequence: number }> {
     for (;;) {
+      this.#end.signal.throwIfAborted();
       try {
         return await this.#bus.publish(message, { timeoutMs: 1_000 });
       } catch {

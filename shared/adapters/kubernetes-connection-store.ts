@@ -86,15 +86,11 @@ export class KubernetesConnectionStore implements ConnectionStore {
   }
 
   async applyTunnel(ref: ConnectionRef, entry: TunnelEntry, options: WriteOptions = {}): Promise<Connection> {
-    const applied = await this.#apply(ref, entry.interfaceID, { tunnels: [entry] }, options);
-    const at = placeOf(applied, entry.interfaceID);
-    const live = applied.status?.tunnels?.find(({ interfaceID }) => interfaceID === entry.interfaceID);
-    // What a foreign manager co-owns outlives an apply without it: the latency of a tunnel that is down, say.
-    return this.#cutOut(
-      applied,
-      leftoversOf(live, entry).map((field) => `${at}/${field}`),
-      options.signal,
-    );
+    return this.#applyWhole(ref, entry.interfaceID, { tunnels: [entry] }, options, (stored) => {
+      const at = placeOf(stored, entry.interfaceID);
+      const live = stored.status?.tunnels?.find(({ interfaceID }) => interfaceID === entry.interfaceID);
+      return leftoversOf(live, entry).map((field) => `${at}/${field}`);
+    });
   }
 
   async removeTunnel(ref: ConnectionRef, interfaceId: string, options: WriteOptions = {}): Promise<Connection> {
@@ -106,9 +102,9 @@ export class KubernetesConnectionStore implements ConnectionStore {
   async applyAggregate(ref: ConnectionRef, status: AggregateStatus, options: WriteOptions = {}): Promise<Connection> {
     const { value, latency, conditions } = status;
     const owned = { value, ...(latency && { latency }), conditions };
-    const applied = await this.#apply(ref, AGGREGATE_FIELD_MANAGER, owned, options);
-    const isLeft = latency === undefined && Object.keys(applied.status?.latency ?? {}).length > 0;
-    return this.#cutOut(applied, isLeft ? ['/status/latency'] : [], options.signal);
+    return this.#applyWhole(ref, AGGREGATE_FIELD_MANAGER, owned, options, (stored) =>
+      latency === undefined && stored.status?.latency ? ['/status/latency'] : [],
+    );
   }
 
   async #read(ref: ConnectionRef, signal: AbortSignal | undefined): Promise<Stored | undefined> {
@@ -164,18 +160,50 @@ export class KubernetesConnectionStore implements ConnectionStore {
     });
   }
 
+  /**
+   * Applies, and takes away what `leftovers` finds: what a foreign manager co-owns outlives an apply without it, such as
+   * the latency of a tunnel that is down.
+   */
+  async #applyWhole(
+    ref: ConnectionRef,
+    fieldManager: string,
+    status: ConnectionStatus,
+    options: WriteOptions,
+    leftovers: (stored: Stored) => readonly string[],
+  ): Promise<Connection> {
+    const { signal } = options;
+    try {
+      const applied = await this.#apply(ref, fieldManager, status, options);
+      return await this.#cutOut(applied, leftovers(applied), signal);
+    } catch (error) {
+      if (!isStoreError(error, 'invalid')) throw error;
+      const live = await this.#refused(ref, error, options);
+      const paths = leftovers(live);
+      if (paths.length === 0) throw error;
+      const { resourceVersion } = (await this.#cutOut(live, paths, signal)).metadata;
+      return readable(await this.#apply(ref, fieldManager, status, { resourceVersion, ...(signal && { signal }) }));
+    }
+  }
+
   /** The empty apply: the manager gives up all it owns, and what nobody else owns goes. */
   async #release(ref: ConnectionRef, fieldManager: string, options: WriteOptions): Promise<Stored> {
     try {
       return await this.#apply(ref, fieldManager, undefined, options);
     } catch (error) {
-      // Where somebody else owns a part of the only entry, the API server makes the list null, and refuses its own work.
       if (!isStoreError(error, 'invalid')) throw error;
-      const live = await this.#read(ref, options.signal);
-      const expected = options.resourceVersion ?? live?.metadata.resourceVersion;
-      if (live && live.metadata.resourceVersion === expected) return live;
-      throw new StoreError(live ? 'conflict' : 'not-found', error.message, { cause: error, status: error.status });
+      return this.#refused(ref, error, options);
     }
+  }
+
+  /**
+   * The Connection after an apply that the API server refused as invalid: where a manager gives up all of a list or map
+   * that somebody else owns too, empty or not, the API server makes it null, and refuses its own work.
+   */
+  async #refused(ref: ConnectionRef, error: StoreError, options: WriteOptions): Promise<Stored> {
+    const live = await this.#read(ref, options.signal);
+    const expected = options.resourceVersion ?? live?.metadata.resourceVersion;
+    if (live && live.metadata.resourceVersion === expected) return live;
+    throw new StoreError(live ? 'conflict' : 'not-found', error.message, { cause: error, status: error.status });
   }
 
   /**

@@ -8,6 +8,8 @@ import { describeReal } from '../support/real-parts.ts';
 import { embeddedCluster, realCluster } from './clusters-under-test.ts';
 import { aggregate, type ClusterUnderTest, connected, desiredConnection, failed } from './connection-store.contract.ts';
 
+const SEARCH_LIMIT_MS = 120_000;
+
 /** What somebody does to a Connection. */
 type Step =
   | { readonly verb: 'applyTunnel' | 'foreignApply'; readonly entry: TunnelEntry }
@@ -15,25 +17,43 @@ type Step =
   | { readonly verb: 'edit' | 'takeOver'; readonly name: string; readonly latency: string }
   | { readonly verb: 'applyAggregate'; readonly status: AggregateStatus };
 
-const name = fc.constantFrom('t0', 't1', 't2');
 const latency = fc.constantFrom('1ms', '2ms');
-const entry = fc.oneof(
-  fc.tuple(name, latency).map(([interfaceID, value]) => connected(interfaceID, value)),
-  name.map(failed),
-  name.map((interfaceID): TunnelEntry => ({ interfaceID, value: 'Connecting' })),
-);
 const status = fc.constantFrom<AggregateStatus>(aggregate, {
   ...{ ...aggregate, value: 'Connected' },
   latency: { value: '1ms', timestamp: '2026-01-01T00:00:00Z' },
 });
-const step: fc.Arbitrary<Step> = fc.oneof(
-  { weight: 4, arbitrary: fc.record({ verb: fc.constant('applyTunnel' as const), entry }) },
-  { weight: 2, arbitrary: fc.record({ verb: fc.constant('removeTunnel' as const), name }) },
-  { weight: 1, arbitrary: fc.record({ verb: fc.constant('applyAggregate' as const), status }) },
-  { weight: 1, arbitrary: fc.record({ verb: fc.constant('foreignApply' as const), entry }) },
-  { weight: 1, arbitrary: fc.record({ verb: fc.constant('drop' as const), name }) },
-  { weight: 2, arbitrary: fc.record({ verb: fc.constantFrom('edit' as const, 'takeOver' as const), name, latency }) },
-);
+/** Fewer tunnels get in more trouble each. */
+const history = fc
+  .constantFrom(['t0'], ['t0', 't1'], ['t0', 't1', 't2'])
+  .chain((names) => fc.array(stepOf(fc.constantFrom(...names)), { minLength: 1, maxLength: 16, size: 'max' }));
+
+function stepOf(name: fc.Arbitrary<string>): fc.Arbitrary<Step> {
+  const entry = fc.oneof(
+    fc.tuple(name, latency).map(([interfaceID, value]) => connected(interfaceID, value)),
+    name.map(failed),
+    name.map(connecting),
+  );
+  return fc.oneof(
+    { weight: 4, arbitrary: fc.record({ verb: fc.constant('applyTunnel' as const), entry }) },
+    { weight: 2, arbitrary: fc.record({ verb: fc.constant('removeTunnel' as const), name }) },
+    { weight: 1, arbitrary: fc.record({ verb: fc.constant('applyAggregate' as const), status }) },
+    { weight: 1, arbitrary: fc.record({ verb: fc.constant('foreignApply' as const), entry }) },
+    { weight: 1, arbitrary: fc.record({ verb: fc.constant('drop' as const), name }) },
+    { weight: 2, arbitrary: fc.record({ verb: fc.constantFrom('edit' as const, 'takeOver' as const), name, latency }) },
+  );
+}
+
+function connecting(interfaceID: string): TunnelEntry {
+  return { interfaceID, value: 'Connecting' };
+}
+
+/** Found by longer runs: the API server refused the last apply, as it had made an empty latency null. */
+const LATENCY_MADE_BY_AN_EDIT: readonly Step[] = [
+  { verb: 'applyTunnel', entry: connecting('t0') },
+  { verb: 'edit', name: 't0', latency: '2ms' },
+  { verb: 'applyTunnel', entry: connected('t0', '1ms') },
+  { verb: 'applyTunnel', entry: failed('t0') },
+];
 
 async function take(cluster: ClusterUnderTest, ref: ConnectionRef, step: Step): Promise<void> {
   const store = cluster.store();
@@ -50,7 +70,8 @@ async function take(cluster: ClusterUnderTest, ref: ConnectionRef, step: Step): 
     case 'applyAggregate':
       return void (await store.applyAggregate(ref, step.status));
     case 'foreignApply':
-      return cluster.foreignApply(ref, `other-${step.entry.interfaceID}`, step.entry);
+      // A manager a value: one that gave up a part of what it owned might be refused by the real API alone.
+      return cluster.foreignApply(ref, `other-${step.entry.interfaceID}-${step.entry.value}`, step.entry);
     case 'drop':
       return put((entry) => (entry.interfaceID === step.name ? [] : [entry]));
     case 'edit':
@@ -96,12 +117,12 @@ await describeReal('Kubernetes, embedded and real', ['kube-apiserver', 'etcd'], 
   afterAll(() => cleanUp.disposeAsync(), 60_000);
 
   test('show the same status and owners, and move on at the same writes, whatever is done to a Connection', {
-    timeout: 120_000,
+    timeout: 2 * SEARCH_LIMIT_MS,
   }, async () => {
     let uids = 0;
     const embedded = embeddedCluster(new EmbeddedKubernetes({ clock: systemClock, newUid: () => `uid-${++uids}` }));
     await fc.assert(
-      fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 12 }), async (steps) => {
+      fc.asyncProperty(history, async (steps) => {
         const desired = desiredConnection(await real.namespace());
         const clusters = [embedded, real];
         const live = async () => Promise.all(clusters.map((cluster) => cluster.store().get(desired.metadata)));
@@ -121,7 +142,8 @@ await describeReal('Kubernetes, embedded and real', ['kube-apiserver', 'etcd'], 
           before = after;
         }
       }),
-      { numRuns: 60 },
+      // Bounded, so that the seed is told before the test's own time is over: the shortest history may take long to find.
+      { numRuns: 60, examples: [[[...LATENCY_MADE_BY_AN_EDIT]]], interruptAfterTimeLimit: SEARCH_LIMIT_MS },
     );
   });
 });

@@ -31,6 +31,7 @@ export type ClusterUnderTest = {
 };
 
 const T0 = '2026-01-01T00:00:00Z';
+const T1 = '2026-01-01T00:00:01Z';
 
 export function desiredConnection(namespace: string, gateway = 'alpha', uid = 'gateway-uid-1'): DesiredConnection {
   return {
@@ -251,6 +252,34 @@ export function describeConnectionStore(cluster: () => ClusterUnderTest): void {
 
       expect(down.status?.tunnels).toEqual([failed('liqo-tunnel')]);
       expect(up.status?.tunnels).toEqual([connected('liqo-tunnel')]);
+    });
+
+    test('what an entry leaves out is cleared though a foreign PUT made the place for it', async () => {
+      const { store, ref } = await created();
+      await store.applyTunnel(ref, { interfaceID: 'liqo-tunnel', value: 'Connecting' });
+      await cluster().foreignPut(ref, 'kubectl-edit', ({ tunnels = [] }) => ({ tunnels: tunnels.map(edited) }));
+      // Owns both parts of the latency from here on, but not the latency that holds them.
+      await store.applyTunnel(ref, { ...connected('liqo-tunnel'), latency: { value: '1ms', timestamp: T1 } });
+
+      const down = await store.applyTunnel(ref, failed('liqo-tunnel'));
+      const up = await store.applyTunnel(ref, connected('liqo-tunnel'));
+
+      expect(down.status?.tunnels).toEqual([failed('liqo-tunnel')]);
+      expect(up.status?.tunnels).toEqual([connected('liqo-tunnel')]);
+    });
+
+    test('a latency that the aggregate leaves out is cleared though a foreign PUT made the place for it', async () => {
+      const { store, ref } = await created();
+      const before = { value: '9ms', timestamp: T0 };
+      const after = { value: '1ms', timestamp: T1 };
+      await cluster().foreignPut(ref, 'go-keepalive', (status) => ({ ...status, value: 'Connected', latency: before }));
+      await store.applyAggregate(ref, { ...aggregate, value: 'Connected', latency: after });
+
+      const down = await store.applyAggregate(ref, aggregate);
+      const up = await store.applyAggregate(ref, { ...aggregate, value: 'Connected', latency: after });
+
+      expect(down.status).toEqual(aggregate);
+      expect(up.status).toEqual({ ...aggregate, value: 'Connected', latency: after });
     });
 
     test('a latency that the aggregate leaves out is cleared though a foreign PUT owns it', async () => {

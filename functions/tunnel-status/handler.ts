@@ -17,6 +17,7 @@ export const tunnelStatus = defineFunction<TunnelEvent>({
   create(ports, settings) {
     const partitions = new Map<string, PartitionCache>();
     const updateTunnelStatus = tunnelStatusUpdater(ports);
+    const judgedBy = { updateStatusIntervalMs: settings.updateStatusIntervalMs };
 
     return {
       async handle({ data }, context) {
@@ -24,7 +25,7 @@ export const tunnelStatus = defineFunction<TunnelEvent>({
         const connection = connectionOf(data);
         const key = tunnelStateKey(connection, data.interfaceId);
         const outcome = await judgeAndSettle();
-        return { ...outcome, connection, interfaceId: data.interfaceId };
+        return { ...outcome, connection, interfaceId: data.interfaceId, judgedBy };
 
         async function judgeAndSettle(): Promise<Outcome> {
           for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {

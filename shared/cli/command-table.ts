@@ -78,17 +78,20 @@ export const COMMANDS = {
       'logLevel',
     ],
     required: [],
+    defaults: { logLevel: 'warn' },
   },
   explain: {
     summary: 'Says why each tunnel of a Connection has the value it has: the events behind it',
     operands: 'NAMESPACE/NAME',
     options: ['explainAt', 'recordingFile', 'json', ...NATS, 'logLevel'],
     required: [],
+    defaults: { logLevel: 'warn' },
   },
   export: {
     summary: 'Writes a window of events, decisions and objects to one file, for replay --file',
     options: ['outputFile', 'replayFrom', 'replayTo', 'connectionRef', 'anonymize', ...NATS, 'logLevel'],
     required: ['outputFile'],
+    defaults: { logLevel: 'warn' },
   },
   import: {
     summary: 'Makes such a file from a capture of keepalive datagrams',
@@ -97,6 +100,7 @@ export const COMMANDS = {
       ...['pingIntervalMs', 'pingLossThreshold', 'logLevel'],
     ],
     required: ['captureFile', 'outputFile'],
+    defaults: { logLevel: 'warn' },
   },
   deadletters: {
     summary: 'Lists, shows and retries events that no function could take',

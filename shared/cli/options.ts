@@ -152,7 +152,11 @@ export const OPTIONS = {
   connectionRef: option('connection', connectionRef, 'Only this Connection; without it, all'),
   recordingFile: option('file', file('a recording'), 'Reads a recording instead of NATS'),
   replaySpeed: option('speed', speed, 'Times as fast as it happened', Number.POSITIVE_INFINITY),
-  settingChanges: option('set', list(settingChange), 'Judges the same observations by another setting; repeatable'),
+  settingChanges: option(
+    'set',
+    list(settingChange),
+    'Judges by another setting; with --diff, how the functions ran; repeatable',
+  ),
   settingSweep: option('sweep', settingSweep, 'Judges them by each value of one setting, for a curve'),
   diff: option('diff', boolean, 'Holds it against Connections and decisions; 1 if they differ', false),
   diffWith: option(

@@ -39,7 +39,9 @@ export async function replayDiff(source: ReplaySource, options: DiffOptions): Pr
   const { same, events } = await compare(source, options, tell);
   const causes = Object.fromEntries([...counts].sort());
   if (json) {
-    output.line(JSON.stringify({ events, decisionsThatAgree: same, differences: causes, differs: harmful > 0 }));
+    const { updateStatusIntervalMs } = options.settings;
+    const end = { events, decisionsThatAgree: same, differences: causes, differs: harmful > 0 };
+    output.line(JSON.stringify({ ...end, judgedBy: { updateStatusIntervalMs } }));
   } else {
     const list = Object.entries(causes).map(([cause, count]) => `${count} ${cause}`);
     output.line(`${events} events; ${same} decisions agree; differences: ${list.join(', ') || 'none'}`);
@@ -54,7 +56,7 @@ async function compare(
   { settings, stop, endsEarly }: DiffOptions,
   tell: (differences: readonly Difference[]) => Promise<void>,
 ): Promise<{ readonly same: number; readonly events: number }> {
-  const [decisions, aggregates, trails] = [new DecisionDiff(), new AggregateDiff(), new TunnelTrails()];
+  const [decisions, aggregates, trails] = [new DecisionDiff(settings), new AggregateDiff(), new TunnelTrails()];
   const troubled = new Set<string>();
   const note = async (differences: readonly Difference[]) => {
     for (const { cause, about } of differences) if (cause === 'api-trouble') troubled.add(about);
@@ -63,6 +65,7 @@ async function compare(
   const replay = new Replay({
     ...REPLAYED_FUNCTIONS,
     settings,
+    fromStreamStart: source.fromStreamStart,
     onStep: (step) => {
       decisions.step(step);
       aggregates.step(step);

@@ -6,12 +6,12 @@ import { systemClock } from '../adapters/system-clock.ts';
 import { type Connection, type ConnectionRef, connectionKey } from '../domain/connection.ts';
 import type { RecordedMessage } from '../domain/recorded-message.ts';
 import type { RecordedSettings } from '../domain/recording.ts';
-import { type ReplayWindow, windowNeedsEnd } from '../domain/replay-window.ts';
+import { fixBound, type ReplayWindow, windowNeedsEnd } from '../domain/replay-window.ts';
 import type { StreamName } from '../domain/topology.ts';
 import { StoreError } from '../ports/connection-store.ts';
 import { BusError } from '../ports/event-bus.ts';
 import type { Logger } from '../ports/telemetry.ts';
-import { inWindow, windowOfHistory } from '../runtime/recorded-window.ts';
+import { holdsPlace, inWindow, settingsDecidedBy, startOfWindow, windowOfHistory } from '../runtime/recorded-window.ts';
 import type { OptionsOf } from './command-table.ts';
 import { connectKubernetes } from './connect-kubernetes.ts';
 import { StartError, UsageError } from './errors.ts';
@@ -22,7 +22,10 @@ export type ReplaySource = {
   /** For people. */
   readonly name: string;
   readonly isLive: boolean;
+  /** How gateways and functions were set, as far as it is known. */
   readonly settings: RecordedSettings;
+  /** The stream has nothing before the window. */
+  readonly fromStreamStart: boolean;
   /** What is not in it though the window asks for it. */
   readonly notes: readonly string[];
   /** In their order; may be read more than once. */
@@ -58,7 +61,9 @@ async function openFile(path: string, window: ReplayWindow): Promise<ReplaySourc
   return {
     name: path,
     isLive: false,
-    settings: header.settings,
+    settings: { ...header.settings, ...(await settingsWithin(recording, window, endUnixMs)) },
+    fromStreamStart:
+      header.streamStart !== undefined && holdsPlace(fixBound(window.from, endUnixMs), header.streamStart),
     notes: header.notes,
     messages: (stream, signal) => inWindow(recording.messages(stream), window, endUnixMs, signal),
     async connection(ref) {
@@ -67,6 +72,18 @@ async function openFile(path: string, window: ReplayWindow): Promise<ReplaySourc
     },
     close: async () => {},
   };
+}
+
+/** The header tells what held at the start of the file; what begins later may have been judged by something else. */
+async function settingsWithin(
+  recording: Recording,
+  window: ReplayWindow,
+  endUnixMs: number,
+): Promise<RecordedSettings | undefined> {
+  if (window.from === undefined || recording.header.source === 'capture') return undefined;
+  const { signal } = new AbortController();
+  const startUnixMs = await startOfWindow(inWindow(recording.messages('OBSERVATIONS'), window, endUnixMs, signal));
+  return settingsDecidedBy(recording.messages('DECISIONS'), startUnixMs);
 }
 
 async function endOf(recording: Recording): Promise<number> {
@@ -95,12 +112,23 @@ export async function connectHistory(
 
 async function openLive({ window, follow, log, ...flags }: SourceOptions): Promise<ReplaySource> {
   const link = await connectHistory(flags, log);
+  try {
+    return await liveSource(link, { window, follow, log, ...flags });
+  } catch (error) {
+    await link.close();
+    throw error;
+  }
+}
+
+async function liveSource(link: NatsLink, { window, follow, natsServers }: SourceOptions): Promise<ReplaySource> {
+  const { signal } = new AbortController();
   const past = await windowOfHistory(new NatsHistory(link, systemClock), window, { clock: systemClock, follow });
   let store: Promise<{ get: KubernetesConnectionStore['get']; close(): void }> | undefined;
   return {
-    name: `OBSERVATIONS of ${flags.natsServers.join(',')}`,
+    name: `OBSERVATIONS of ${natsServers.join(',')}`,
     isLive: true,
-    settings: {},
+    settings: await past.settings(signal),
+    fromStreamStart: past.streamStart !== undefined,
     notes: past.notes,
     messages: past.messages,
     async connection(ref) {

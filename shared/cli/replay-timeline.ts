@@ -42,7 +42,8 @@ export async function runTimeline(
   },
 ): Promise<ReplaySummary> {
   const { settings, speed, stop, onStep, onBatch } = options;
-  const replay = new Replay({ ...REPLAYED_FUNCTIONS, settings, onStep });
+  const { fromStreamStart } = source;
+  const replay = new Replay({ ...REPLAYED_FUNCTIONS, settings, fromStreamStart, onStep });
   const pace = pacer(systemClock, speed);
   const progress = speed === Number.POSITIVE_INFINITY ? new ReplayProgress(systemClock) : undefined;
   for await (const batch of source.messages('OBSERVATIONS', stop)) {

@@ -43,6 +43,26 @@ export function variantsOf(changes: readonly SettingChange[], sweep: SettingSwee
   });
 }
 
+/**
+ * What `--set` says of the functions, where a replay is held against what they did: of their settings one makes them
+ * decide otherwise, the verdicts of gateways and the silences are in the stream.
+ *
+ * @throws UsageError for any other flag
+ */
+export function statedSettings(changes: readonly SettingChange[]): Partial<FunctionSettings> {
+  const { flag: own } = OPTIONS.pingUpdateStatusIntervalMs;
+  const other = changes.find(({ flag }) => flag !== own);
+  if (other !== undefined) {
+    throw new UsageError(
+      `--set ${other.flag}: in a comparison it states how the functions ran, and only ${own} is not in the stream; ` +
+        `leave --diff out to see what ${other.flag}=${other.value} would have changed`,
+    );
+  }
+  const stated = changes.map(({ flag, value }) => change('--set', flag, value).changes.pingUpdateStatusIntervalMs);
+  const updateStatusIntervalMs = stated.at(-1);
+  return updateStatusIntervalMs === undefined ? {} : { updateStatusIntervalMs };
+}
+
 function change(source: string, flag: string, value: string): Variant {
   const key = keyOf(source, flag);
   const { kind } = optionOf(key);

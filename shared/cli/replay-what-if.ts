@@ -23,6 +23,7 @@ export async function replayWhatIf(
   const whatIf = new WhatIf({
     functions: REPLAYED_FUNCTIONS,
     recorded,
+    fromStreamStart: source.fromStreamStart,
     variants: [{ label: 'as recorded', settings: {} }, ...variants.map((variant) => settingsOf(variant, recorded))],
   });
   const progress = new ReplayProgress(systemClock);

@@ -23,6 +23,7 @@ export type RecordingParts = {
   /** Left out: all there is. */
   readonly window?: ReplayWindow;
   readonly connection: (ref: ConnectionRef) => Promise<Connection | undefined>;
+  /** As far as they are known; what functions were set to is told by their decisions, too. */
   readonly settings?: RecordedSettings;
   /** Of the parts involved besides node and this package. */
   readonly versions?: Readonly<Record<string, string>>;
@@ -41,7 +42,12 @@ export async function writeRecording(path: string, parts: RecordingParts): Promi
   const { history, window = {}, connection, notes = [], signal = new AbortController().signal, onBatch } = parts;
   const open = (one: ReplayWindow) => windowOfHistory(history, one, { clock: systemClock, follow: false });
   const asked = await open(window);
-  const header = recordingHeader({ ...parts, window, notes: [...notes, ...asked.notes] });
+  const settings = { ...(await asked.settings(signal)), ...parts.settings };
+  const { streamStart } = asked;
+  const header = recordingHeader({
+    ...{ ...parts, window, settings, notes: [...notes, ...asked.notes] },
+    ...(streamStart && { streamStart }),
+  });
   const writer = await createWriter(path, header);
   const counts = await exportWindow(window, {
     ...{ open, connection, sink: writer, signal },
@@ -72,7 +78,8 @@ export function recordingHeader({
   versions = {},
   notes = [],
   anonymize = false,
-}: Omit<RecordingParts, 'history' | 'connection'>): RecordingHeader {
+  streamStart,
+}: Omit<RecordingParts, 'history' | 'connection'> & Pick<RecordingHeader, 'streamStart'>): RecordingHeader {
   const { from, to, connection } = window;
   return {
     format: RECORDING_FORMAT,
@@ -86,6 +93,7 @@ export function recordingHeader({
       ...(connection && !anonymize && { connection: connectionKey(connection) }),
     },
     settings,
+    ...(streamStart && { streamStart }),
     versions: { node: process.versions.node, ...versions },
     anonymized: anonymize,
     notes,

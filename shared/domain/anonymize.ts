@@ -120,6 +120,7 @@ const KEPT = new Set([
   ...['kind', 'value', 'gatewayEpoch', 'epoch', 'sequence', 'monotonicMs', 'observedAt', 'announcedAt', 'rttNs'],
   ...['minRttNs', 'consecutiveMisses', 'coalesced', 'reason', 'message', 'mode', 'function', 'eventId', 'outcome'],
   ...['before', 'after', 'throttledSince', 'decidedAt', 'latency', 'timestamp', 'lastTransitionTime', 'conditions'],
+  ...['superseded', 'judgedBy', 'updateStatusIntervalMs'],
   ...['type', 'status', 'tunnels', 'listed', 'shown', 'resourceVersion', 'ownerReferences', 'creationTimestamp'],
   ...['deletionTimestamp', 'managedFields', 'manager', 'operation', 'subresource', 'time', 'fieldsV1', 'apiVersion'],
   ...['gatewayRef', 'controller', 'sinceUnixMs', 'nextDueAtUnixMs'],

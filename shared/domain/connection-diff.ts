@@ -1,6 +1,6 @@
 import { aggregateValue } from './aggregate.ts';
 import { type Connection, connectionKey, type TunnelEntry } from './connection.ts';
-import { type Shift, WHY } from './decision-diff.ts';
+import { type Shift, WINDOW_START } from './decision-diff.ts';
 import { foreignOwners } from './field-owners.ts';
 import type { Difference } from './replay-difference.ts';
 import type { FinalConnection } from './replay-step.ts';
@@ -66,9 +66,9 @@ function diffTunnel(
   const owners = foreignOwners(metadata.managedFields, replayed.interfaceID);
   if (owners.length > 0) return tell('foreign-writer', `${owners.join(', ')} owns fields of it`);
   if (isNewer(live, trail)) return tell('after-window', 'written since, from later events');
-  const shift = trail?.isAssumed ? 'window-start' : shiftOf(about);
+  const shift = trail?.isAssumed ? WINDOW_START : shiftOf(about);
   if (shift !== undefined && live.value === replayed.value && live.reason === replayed.reason) {
-    return tell(shift, `refreshed from another event: ${WHY[shift]}`);
+    return tell(shift.cause, `refreshed from another event: ${shift.why}`);
   }
   const behind = trail?.entries.toReversed().findIndex(({ entry }) => sameEntry(entry, live)) ?? -1;
   if (behind < 0) return tell('unexplained', 'no event of the window makes it so');

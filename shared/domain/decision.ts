@@ -1,9 +1,14 @@
+import type { FunctionSettings } from './function-settings.ts';
+
 /** What a function made of an event, published before the event is acknowledged. */
 
 export const DECISION_TYPE = 'wg-keepalive.decision.v1';
 
 /** How an event ended. `throttled` covers every event that needed no write. */
 export type OutcomeName = 'written' | 'throttled' | 'stale' | 'orphan' | 'invalid' | 'failed';
+
+/** The settings that decide whether an event is written: where they differ, so may the decisions. */
+export type JudgedBy = Pick<FunctionSettings, 'updateStatusIntervalMs'>;
 
 export type Decision = {
   readonly function: string;
@@ -15,6 +20,8 @@ export type Decision = {
   readonly reason: string;
   readonly before?: unknown;
   readonly after?: unknown;
+  /** Of a function that settings make decide otherwise. */
+  readonly judgedBy?: JudgedBy;
   /** Changes of value that were told before and never shown, as the API refused them. */
   readonly superseded?: number;
   /** Throttled events since the decision before this one. */
@@ -39,6 +46,8 @@ export const decisionSchema = {
     reason: { type: 'string' },
     before: { type: ['object', 'null'] },
     after: { type: ['object', 'null'] },
+    judgedBy: { type: 'object', properties: { updateStatusIntervalMs: { type: 'number', minimum: 0 } } },
+    superseded: { type: 'integer', minimum: 0 },
     throttledSince: { type: 'integer', minimum: 0 },
     decidedAt: { type: 'string' },
   },

@@ -1,6 +1,15 @@
+import { DECISION_TYPE, type Decision } from './decision.ts';
 import { OBSERVATION_TYPE, type Observation, type TunnelEvent } from './observation.ts';
 import type { RecordedMessage } from './recorded-message.ts';
+import type { RecordedSettings } from './recording.ts';
 import type { VerdictSettings } from './rejudge.ts';
+
+/** What a decision says of the settings of the function that took it; `undefined` if nothing. */
+export function settingsToldBy({ event }: RecordedMessage): RecordedSettings | undefined {
+  const decision = event?.type === DECISION_TYPE ? (event.data as Partial<Decision> | null) : undefined;
+  const intervalMs = decision?.judgedBy?.updateStatusIntervalMs;
+  return typeof intervalMs === 'number' ? { pingUpdateStatusIntervalMs: intervalMs } : undefined;
+}
 
 /** Enough for a median. */
 const MAX_SAMPLES = 2_000;

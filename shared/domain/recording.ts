@@ -1,6 +1,7 @@
 import type { CloudEvent } from './cloud-event.ts';
 import type { Connection } from './connection.ts';
 import type { RecordedMessage } from './recorded-message.ts';
+import type { EventPlace } from './replay-step.ts';
 import { STREAMS, type StreamName } from './topology.ts';
 
 /** The lines of a recording: a window of the streams in one file. The page docs/recording-format.md describes it. */
@@ -26,6 +27,8 @@ export type RecordingHeader = {
   /** As it was asked for. */
   readonly window: { readonly from?: string; readonly to?: string; readonly connection?: string };
   readonly settings: RecordedSettings;
+  /** The first message that OBSERVATIONS ever had, if the window holds it: nothing came before. */
+  readonly streamStart?: EventPlace;
   /** Of the parts involved: node, nats-server, kube-apiserver. */
   readonly versions: Readonly<Record<string, string>>;
   readonly anonymized: boolean;
@@ -84,8 +87,14 @@ export function parseHeader(text: string): RecordingHeader | { readonly error: s
         ? 'window, settings and versions must be objects'
         : !Array.isArray(header.notes) || typeof header.anonymized !== 'boolean'
           ? 'notes must be a list and anonymized a boolean'
-          : undefined;
+          : header.streamStart !== undefined && !isPlace(header.streamStart)
+            ? 'streamStart must have sequence and storedAtUnixMs'
+            : undefined;
   return wrong === undefined ? header : { error: wrong };
+}
+
+function isPlace(value: unknown): value is EventPlace {
+  return isObject(value) && typeof value.sequence === 'number' && typeof value.storedAtUnixMs === 'number';
 }
 
 /** A line after the first; the error ends the sentence "line N: …". */

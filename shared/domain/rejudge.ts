@@ -81,7 +81,7 @@ export class Rejudge {
       data,
       gatewayEpoch: data.gatewayEpoch,
       recordedSequence: data.sequence,
-      sequence: 0,
+      sequence: data.sequence - 1,
       value: data.sequence === 1 ? 'Connecting' : data.value,
       hasAnswered: data.value === 'Connected',
       heardAtMs: data.kind === 'pong' && data.sequence > 1 ? data.monotonicMs : askedAtMs - silentForMs,
@@ -169,7 +169,7 @@ type Tunnel = {
   readonly data: Observation;
   readonly gatewayEpoch: number;
   recordedSequence: number;
-  /** Of what is said instead. */
+  /** Of what is said instead; it goes on from the first one's, which tells whether it was the first of its run. */
   sequence: number;
   value: ConnectionValue;
   hasAnswered: boolean;

@@ -4,6 +4,7 @@
  * - `window-start`, `after-window`, `not-recorded`: of the window's making; nothing is wrong
  * - `api-trouble`: the API refused, failed or was slow when it was written
  * - `lateness`: the same came later, or a state that did not last was passed over
+ * - `other-settings`: it was judged by another setting than in the replay
  * - `foreign-writer`: another field manager has its hands on it
  * - `orphan-entry`: a tunnel that the Connection shows and nothing in the window is about
  * - `missing-object`: there is no such Connection, or it is another one by now
@@ -15,6 +16,7 @@ export type DifferenceCause =
   | 'not-recorded'
   | 'api-trouble'
   | 'lateness'
+  | 'other-settings'
   | 'foreign-writer'
   | 'orphan-entry'
   | 'missing-object'

@@ -49,6 +49,7 @@ export function decisionRecorder(functionName: string, ports: Ports) {
             reason: outcome.reason,
             ...(outcome.before !== undefined && { before: outcome.before }),
             ...(outcome.after !== undefined && { after: outcome.after }),
+            ...(outcome.judgedBy && { judgedBy: outcome.judgedBy }),
             ...(superseded && { superseded }),
             throttledSince: throttledSince.get(key)?.count ?? 0,
             decidedAt: new Date(clock.unixMs()).toISOString(),

@@ -1,6 +1,6 @@
 import type { CloudEvent } from '../domain/cloud-event.ts';
 import type { ConnectionRef } from '../domain/connection.ts';
-import type { OutcomeName } from '../domain/decision.ts';
+import type { JudgedBy, OutcomeName } from '../domain/decision.ts';
 import type { FunctionSettings } from '../domain/function-settings.ts';
 import type { ConsumerSpec, StreamName } from '../domain/topology.ts';
 import type { FunctionPorts } from '../ports/function-ports.ts';
@@ -55,6 +55,8 @@ export type Outcome = {
   readonly interfaceId?: string;
   readonly before?: unknown;
   readonly after?: unknown;
+  /** For the decision: a replay judges by the same. */
+  readonly judgedBy?: JudgedBy;
   /** Only with `failed` and `onFailure: 'retry'`: not before this long. */
   readonly retryAfterMs?: number;
   /** Publish a decision though the outcome is one that is only counted (a listing change). */

@@ -25,6 +25,8 @@ export type ReplayOptions = {
   readonly tunnelStatus: FunctionDefinition;
   readonly connectionAggregate: FunctionDefinition;
   readonly settings: FunctionSettings;
+  /** The stream has nothing before the window: who is not listed in it was not listed. @defaultValue false */
+  readonly fromStreamStart?: boolean;
   readonly onStep: (step: ReplayStep) => void;
 };
 
@@ -56,6 +58,7 @@ export class Replay {
   readonly #aggregate: FunctionInstance<unknown>;
   readonly #check: (event: CloudEvent) => DecodeResult;
   readonly #decode: (message: BusMessage) => DecodeResult;
+  readonly #fromStreamStart: boolean;
   readonly #tunnels = new Map<string, Tunnel>();
   readonly #outcomes: Record<OutcomeName, number> = {
     written: 0,
@@ -73,8 +76,9 @@ export class Replay {
   #first: EventPlace | undefined;
   #last: EventPlace | undefined;
 
-  constructor({ tunnelStatus, connectionAggregate, settings, onStep }: ReplayOptions) {
+  constructor({ tunnelStatus, connectionAggregate, settings, fromStreamStart = false, onStep }: ReplayOptions) {
     const { ports } = this.#sandbox;
+    this.#fromStreamStart = fromStreamStart;
     this.#onStep = onStep;
     this.#tunnelStatus = tunnelStatus.create(ports, settings);
     this.#aggregate = connectionAggregate.create(ports, { ...settings, aggregateDelayMs: 0 });
@@ -115,7 +119,7 @@ export class Replay {
     const tunnel = this.#tunnelOf(data);
     if (!tunnel.isKnown) {
       tunnel.isKnown = true;
-      if (data.kind !== 'listed' && data.kind !== 'unlisted') await this.#assumeListed(tunnel, data, message);
+      if (!this.#isListingKnown(data)) await this.#assumeListed(tunnel, data, message);
     }
     if ('sequence' in data) this.#reportMissing(tunnel, missingBefore(tunnel, data), event, message);
 
@@ -132,6 +136,15 @@ export class Replay {
     } else {
       tunnel.skipped[outcome.outcome as keyof SkippedEvents] += 1;
     }
+  }
+
+  /**
+   * By the first event of a tunnel. Where the stream has nothing before the window, the first observation of a gateway run
+   * came before any listing: an orphan. A later one says that the stream was made anew under a gateway that went on.
+   */
+  #isListingKnown(first: TunnelEvent): boolean {
+    if (first.kind === 'listed' || first.kind === 'unlisted') return true;
+    return this.#fromStreamStart && 'sequence' in first && first.sequence - (first.coalesced ?? 0) === 1;
   }
 
   #tunnelOf(data: TunnelEvent): Tunnel {

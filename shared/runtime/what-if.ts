@@ -21,6 +21,8 @@ export type WhatIfOptions = {
   readonly functions: { readonly tunnelStatus: FunctionDefinition; readonly connectionAggregate: FunctionDefinition };
   /** How the window was recorded. */
   readonly recorded: VerdictSettings & FunctionSettings;
+  /** As a {@link Replay} takes it. */
+  readonly fromStreamStart?: boolean;
   /** The first one is what the others are compared to. */
   readonly variants: readonly WhatIfVariant[];
 };
@@ -38,12 +40,13 @@ export class WhatIf {
   }[];
 
   /** @throws RangeError for settings that the recording cannot answer */
-  constructor({ functions, recorded, variants }: WhatIfOptions) {
+  constructor({ functions, recorded, fromStreamStart = false, variants }: WhatIfOptions) {
     this.#variants = variants.map(({ label, settings }) => {
       const statistics = new StatisticsCollector();
       const { updateStatusIntervalMs = recorded.updateStatusIntervalMs } = settings;
       const replay = new Replay({
         ...functions,
+        fromStreamStart,
         settings: { ...recorded, updateStatusIntervalMs },
         onStep: (step) => statistics.take(step),
       });

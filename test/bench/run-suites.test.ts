@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { tableOf } from './report.ts';
+import { meetsGoal } from './result.ts';
 import { casesNamed, runSuite } from './run-suites.ts';
 import type { BenchCase, Suite } from './suite.ts';
 
@@ -33,6 +35,15 @@ describe('runSuite', () => {
       ['a', [1, 3]],
       ['b', [2, 4]],
     ]);
+  });
+
+  it('takes one sample of a case that takes long, and keeps goals', async () => {
+    const cases = [named('a'), named('long', { once: true, goal: 2 })];
+    const result = await runSuite({ ...suite, cases }, settings);
+    expect(result.cases.map(({ samples }) => samples.length)).toEqual([2, 1]);
+    expect(result.cases.map(meetsGoal)).toEqual([undefined, true]);
+    expect(tableOf(result)).toMatch(/long .*at most 2: met/);
+    expect(meetsGoal({ name: 'x', unit: 'events/s', better: 'higher', goal: 2, samples: [1, 1, 3] })).toBe(false);
   });
 
   it('names the case that fails, or that gives no number', async () => {

@@ -36,6 +36,7 @@ export async function runSuite(suite: Suite, options: RunOptions): Promise<Suite
   const samples = new Map<string, number[]>(cases.map((one) => [one.name, []]));
   for (let repeat = 0; repeat < options.repeats; repeat++) {
     for (const one of cases) {
+      if (one.once && repeat > 0) continue;
       const sample = await one.run(repeat, options).catch((cause) => {
         throw new Error(`bench ${name}: case "${one.name}": ${(cause as Error).message}`, { cause });
       });
@@ -51,6 +52,13 @@ export async function runSuite(suite: Suite, options: RunOptions): Promise<Suite
   };
 }
 
-function shown({ name, unit, better, floor, curve }: Suite['cases'][number]): Omit<CaseResult, 'samples'> {
-  return { name, unit, better, ...(floor !== undefined && { floor }), ...(curve && { curve }) };
+function shown({ name, unit, better, floor, goal, curve }: Suite['cases'][number]): Omit<CaseResult, 'samples'> {
+  return {
+    name,
+    unit,
+    better,
+    ...(floor !== undefined && { floor }),
+    ...(goal !== undefined && { goal }),
+    ...(curve && { curve }),
+  };
 }

@@ -29,6 +29,10 @@ export type BenchCase = {
    * compared between runs; a case without one is shown, and never judged.
    */
   readonly floor?: string;
+  /** What the median is to reach, and the table says whether it does: at least this, or at most, as {@link better} says. */
+  readonly goal?: number;
+  /** It takes long: one sample, however many repeats. */
+  readonly once?: true;
   /** Makes this case a point of a growth curve; an exponent is fitted to all points of its name. */
   readonly curve?: CurvePoint;
   /**

@@ -104,7 +104,13 @@ describe('the commands around a replay', () => {
   it.each([
     [['replay', '--follow', '--to', '#3'], /--follow: has no end; leave --to out/],
     [['replay', '--follow', '--diff'], /--follow: has no end, so nothing can be compared/],
-    [['replay', '--diff', '--set', 'ping-loss-threshold=3'], /--diff: holds what was against what is/],
+    [
+      ['replay', '--diff', '--set', 'ping-loss-threshold=3'],
+      /--set ping-loss-threshold: in a comparison it states how/,
+    ],
+    [['replay', '--diff', '--set', 'ping-update-status-interval=x'], /=x: want a duration/],
+    [['replay', '--diff', '--sweep', 'ping-loss-threshold=2..3'], /--sweep: has a table of its own/],
+    [['replay', '--diff', '--diff-with', 'x'], /--diff-with: --diff holds the replay against what is/],
     [['replay', '--set', 'nonsense'], /--set "nonsense": want FLAG=VALUE/],
     [['replay', '--speed', 'fast'], /--speed "fast": want max, or how many times/],
     [['replay', '--from', 'tomorrow'], /--from "tomorrow": want a time/],

@@ -4,8 +4,10 @@ import { explainSource } from '../../shared/cli/commands/explain.ts';
 import { replayDiff } from '../../shared/cli/replay-diff.ts';
 import { OtherReplay } from '../../shared/cli/replay-diff-with.ts';
 import { replayTimeline, runTimeline } from '../../shared/cli/replay-timeline.ts';
+import { functionSettingsOf } from '../../shared/cli/replay-variants.ts';
 import type { Connection } from '../../shared/domain/connection.ts';
 import { formatExplanation } from '../../shared/domain/explanation.ts';
+import type { FunctionSettings } from '../../shared/domain/function-settings.ts';
 import type { ReplayWindow } from '../../shared/domain/replay-window.ts';
 import { type ConnectionStore, StoreError } from '../../shared/ports/connection-store.ts';
 import { FunctionWorld, REF, SETTINGS } from '../support/function-world.ts';
@@ -17,7 +19,10 @@ beforeAll(async () => {
 });
 afterAll(() => space[Symbol.asyncDispose]());
 
-type Options = { readonly connections?: (store: ConnectionStore) => ConnectionStore };
+type Options = {
+  readonly connections?: (store: ConnectionStore) => ConnectionStore;
+  readonly settings?: FunctionSettings;
+};
 
 async function worldWith(options: Options, rounds: (world: FunctionWorld, epoch: number) => Promise<void>) {
   const world = new FunctionWorld();
@@ -61,9 +66,11 @@ async function timelineOf(path: string, window: ReplayWindow = {}, speed = Numbe
   return text;
 }
 
-async function diffOf(path: string, window: ReplayWindow = {}) {
+/** By the settings that the record tells, as the command does, unless others are stated. */
+async function diffOf(path: string, window: ReplayWindow = {}, stated?: FunctionSettings) {
   const source = await openFile(path, window);
-  const options = { settings: SETTINGS, json: true, stop: NEVER, endsEarly: window.to !== undefined };
+  const settings = stated ?? functionSettingsOf(source.settings);
+  const options = { settings, json: true, stop: NEVER, endsEarly: window.to !== undefined };
   const { text, result } = await written((output) => replayDiff(source, { ...options, output }));
   const lines = text
     .trimEnd()
@@ -150,6 +157,45 @@ describe('replay --diff', () => {
     expect(end.differences['api-trouble']).toBeGreaterThan(0);
     expect(differences.filter(({ cause }) => cause === 'unexplained')).toEqual([]);
     expect(differences[0].message).toMatch(/recorded as failed \(unavailable\)/);
+  });
+
+  it('judges by the settings that the functions had, by their decisions', async () => {
+    const settings = { ...SETTINGS, updateStatusIntervalMs: 5_000 };
+    const world = await worldWith({ settings }, (one, epoch) => rounds(one, epoch));
+    await record(world, space.path('other settings'));
+    expect((await openFile(space.path('other settings'))).settings).toEqual({ pingUpdateStatusIntervalMs: 5_000 });
+    const { exitCode, end } = await diffOf(space.path('other settings'));
+    expect(end).toMatchObject({ differences: {}, judgedBy: { updateStatusIntervalMs: 5_000 } });
+    expect(exitCode).toBe(0);
+  });
+
+  it('names another setting as the cause where that is stated', async () => {
+    const { exitCode, end, differences } = await diffOf(space.path('other settings'), {}, SETTINGS);
+    expect(Object.keys(end.differences)).toEqual(['other-settings']);
+    expect(end.differences['other-settings']).toBeGreaterThan(10);
+    expect(differences[0].message).toMatch(/judged by ping-update-status-interval 5s, the replay by 10s/);
+    expect(exitCode).toBe(1);
+  });
+
+  it('explains what functions decided after they were set otherwise, and finds that in a window from then on', async () => {
+    const world = new FunctionWorld();
+    const others = ['connection-watch', 'connection-aggregate', 'connection-ensure', 'gateway-silence'];
+    for (const name of others) world.start(name);
+    const first = world.start('tunnel-status');
+    const epoch = await world.announce(['liqo-tunnel', 'liqo-tunnel1']);
+    await rounds(world, epoch, 1, 20);
+    await first.stop();
+    world.start('tunnel-status', { settings: { ...SETTINGS, updateStatusIntervalMs: 3_000 } });
+    await rounds(world, epoch, 21, 40);
+    await record(world, space.path('set otherwise'));
+    const { end } = await diffOf(space.path('set otherwise'));
+    expect(end.judgedBy.updateStatusIntervalMs).toBe(10_000);
+    expect(Object.keys(end.differences)).toEqual(['other-settings']);
+
+    const late = await diffOf(space.path('set otherwise'), { from: { kind: 'sequence', sequence: 60 } });
+    expect(late.end.judgedBy.updateStatusIntervalMs).toBe(3_000);
+    expect(Object.keys(late.end.differences)).toEqual(['window-start']);
+    expect(late.exitCode).toBe(0);
   });
 
   it('names the foreign manager of an entry that no event explains', async () => {

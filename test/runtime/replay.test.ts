@@ -25,6 +25,13 @@ async function eventfulWorld(): Promise<FunctionWorld> {
   return world;
 }
 
+function withData(message: RecordedMessage, data: object): RecordedMessage {
+  const { event } = message;
+  return event === undefined
+    ? message
+    : { ...message, event: { ...event, data: { ...(event.data as object), ...data } } };
+}
+
 describe('a replay', () => {
   it('comes to the Connection that the live functions made, by the same writes', async () => {
     const world = await eventfulWorld();
@@ -65,6 +72,45 @@ describe('a replay', () => {
     expect(summary.connections[0]).toMatchObject({ uid: 'assumed', status: { value: 'Connected' } });
   });
 
+  it('takes what came before the first listing of a stream for orphans, as it was live', async () => {
+    const world = new FunctionWorld();
+    world.start('tunnel-status');
+    for (let sequence = 1; sequence <= 3; sequence++) {
+      await world.observe({ gatewayEpoch: 1, sequence, kind: 'pong', rttNs: 1_000_000 });
+      await world.clock.advance(2_000);
+    }
+    for (const name of ['connection-watch', 'connection-aggregate', 'connection-ensure']) world.start(name);
+    const gatewayEpoch = await world.announce(['liqo-tunnel']);
+    for (let sequence = 1; sequence <= 3; sequence++) {
+      await world.observe({ gatewayEpoch, sequence, kind: 'pong', rttNs: sequence * 1_000_000 });
+      await world.clock.advance(2_000);
+    }
+    const messages = await recordedBy(world);
+
+    const { steps, summary } = await replayOf(messages, { fromStreamStart: true });
+    expect(world.count('tunnel-status', 'orphan')).toBe(3);
+    expect(summary.outcomes.orphan).toBe(3);
+    expect(summary).toMatchObject({ assumed: [], missing: 0 });
+    expect(summary.connections[0]?.status).toEqual(world.connection()?.status);
+    expect(steps.find(({ kind }) => kind === 'listing')?.skipped).toMatchObject({ orphan: 3 });
+
+    // The same events, of a stream that had others before: somebody had listed the tunnel.
+    const later = await replayOf(messages);
+    expect(later.summary.outcomes.orphan).toBe(0);
+    expect(later.summary.assumed).toEqual(['liqo-tenant-rome/gw-rome liqo-tunnel']);
+  });
+
+  it('assumes the listing in a stream that was made anew while the gateway went on', async () => {
+    const all = [...syntheticObservations({ connections: 1, tunnels: 1, intervalMs: 2_000, rounds: 9, listed: false })];
+    const { summary } = await replayOf(all.slice(4), { fromStreamStart: true });
+    expect(summary.assumed).toHaveLength(1);
+    expect(summary.outcomes.orphan).toBe(0);
+    const coalesced = all
+      .slice(4)
+      .map((message, index) => (index === 0 ? withData(message, { coalesced: 4 }) : message));
+    expect((await replayOf(coalesced, { fromStreamStart: true })).summary.assumed).toEqual([]);
+  });
+
   it('keeps what it assumed when a later listing tells the uid', async () => {
     const options = { connections: 1, tunnels: 2, intervalMs: 2_000, rounds: 10, listed: false };
     const messages = [...syntheticObservations(options)];
@@ -92,11 +138,7 @@ describe('a replay', () => {
       interfaceId: 'liqo-tunnel',
     });
 
-    const coalesced = cut.map((message) =>
-      message.sequence === 9 && message.event
-        ? { ...message, event: { ...message.event, data: { ...(message.event.data as object), coalesced: 3 } } }
-        : message,
-    );
+    const coalesced = cut.map((message) => (message.sequence === 9 ? withData(message, { coalesced: 3 }) : message));
     expect((await replayOf(coalesced)).summary.missing).toBe(0);
   });
 

@@ -4,6 +4,7 @@ import { EmbeddedHistory } from '../../shared/adapters/embedded-history.ts';
 import { explainSource } from '../../shared/cli/commands/explain.ts';
 import { replayDiff } from '../../shared/cli/replay-diff.ts';
 import { replayTimeline } from '../../shared/cli/replay-timeline.ts';
+import { functionSettingsOf } from '../../shared/cli/replay-variants.ts';
 import { replayWhatIf } from '../../shared/cli/replay-what-if.ts';
 import { writeRecording } from '../../shared/cli/write-recording.ts';
 import { type Connection, type ConnectionValue, connectionKey } from '../../shared/domain/connection.ts';
@@ -15,12 +16,8 @@ import { silentLogger } from '../support/silent-logger.ts';
 
 const PING = { ...DEFAULT_PING_SETTINGS, intervalMs: 100, lossThreshold: 5, updateStatusIntervalMs: 500 };
 const FUNCTIONS = { updateStatusIntervalMs: 500, gatewaySilentAfterMs: 30_000 };
-const SETTINGS = {
-  pingIntervalMs: 100,
-  pingLossThreshold: 5,
-  pingUpdateStatusIntervalMs: 500,
-  gatewaySilentAfterMs: 30_000,
-};
+/** As an export of NATS knows them; how the functions were set, their decisions tell. */
+const SETTINGS = { pingIntervalMs: 100, pingLossThreshold: 5 };
 
 /** Real gateways, real UDP, two replicas of every function: what they did is in the file, and comes out of it again. */
 describe('a recording of the lab', () => {
@@ -70,9 +67,10 @@ describe('a recording of the lab', () => {
     );
     expect(summary).toMatchObject({ missing: 0, assumed: [], outcomes: { invalid: 0, failed: 0 } });
 
+    expect(source.settings).toEqual({ ...SETTINGS, pingUpdateStatusIntervalMs: 500 });
     const diff = await written(async (output) =>
       replayDiff(await openFile(space.path('lab')), {
-        settings: FUNCTIONS,
+        settings: functionSettingsOf(source.settings),
         json: true,
         output,
         stop: NEVER,

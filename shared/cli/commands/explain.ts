@@ -58,7 +58,11 @@ export async function explainSource(
 ): Promise<Explanation | undefined> {
   const [trails, watch] = [new TunnelTrails(), new GatewayWatch()];
   const settings = functionSettingsOf(source.settings);
-  const replay = new Replay({ ...REPLAYED_FUNCTIONS, settings, onStep: (step) => trails.step(step) });
+  const { fromStreamStart } = source;
+  const replay = new Replay({
+    ...{ ...REPLAYED_FUNCTIONS, settings, fromStreamStart },
+    onStep: (step) => trails.step(step),
+  });
   const progress = new ReplayProgress(systemClock);
   for await (const batch of source.messages('OBSERVATIONS', stop)) {
     for (const message of batch) {
@@ -70,10 +74,14 @@ export async function explainSource(
     progress.took(batch);
   }
   progress.end();
-  const { connections, last: asOf, missing } = replay.summary();
+  const { connections, events, last: asOf, missing } = replay.summary();
   const replayed = connections.find((connection) => connectionKey(connection) === connectionKey(ref));
   if (replayed === undefined) {
-    throw new StartError(`${connectionKey(ref)}: ${source.name} holds no event of it up to then; is the name right?`);
+    const why =
+      events === 0
+        ? 'holds no event of it up to then; is the name right?'
+        : `holds ${events} events of it, none of which lists a tunnel: does connection-ensure run?`;
+    throw new StartError(`${connectionKey(ref)}: ${source.name} ${why}`);
   }
   // Who owns what is known of now only: for another moment it would say nothing, or something wrong.
   const live = explainAt === undefined ? await ownersNow(source, ref) : undefined;

@@ -3,11 +3,12 @@ import type { FunctionSettings } from '../../domain/function-settings.ts';
 import type { OptionsOf, Run } from '../command-table.ts';
 import { UsageError } from '../errors.ts';
 import { LineOutput } from '../line-output.ts';
+import { OPTIONS } from '../options.ts';
 import { replayDiff } from '../replay-diff.ts';
 import { OtherReplay } from '../replay-diff-with.ts';
 import { openSource, type ReplaySource, reportingFaults } from '../replay-source.ts';
 import { replayTimeline, runTimeline } from '../replay-timeline.ts';
-import { functionSettingsOf, variantsOf } from '../replay-variants.ts';
+import { functionSettingsOf, statedSettings, variantsOf } from '../replay-variants.ts';
 import { replayWhatIf } from '../replay-what-if.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
 
@@ -17,7 +18,10 @@ const EXIT_INTERRUPTED = 130;
 /** Runs a window of OBSERVATIONS through the functions again; nothing outside changes by it. */
 export const run: Run<'replay'> = async (options) => {
   refuseContradictions(options);
-  const variants = variantsOf(options.settingChanges ?? [], options.settingSweep);
+  const { settingChanges = [], settingSweep } = options;
+  const isHeldAgainst = options.diff || options.diffWith !== undefined;
+  const variants = isHeldAgainst ? [] : variantsOf(settingChanges, settingSweep);
+  const stated = isHeldAgainst ? statedSettings(settingChanges) : {};
   const log = createPinoLogger({ level: options.logLevel });
   const gone = new AbortController();
   const stop = AbortSignal.any([abortOnStopSignal(log), gone.signal]);
@@ -32,7 +36,7 @@ export const run: Run<'replay'> = async (options) => {
       const exitCode =
         variants.length > 0
           ? await replayWhatIf(source, variants, { json: options.json, output, stop })
-          : await timeline(source, options, { output, stop });
+          : await timeline(source, options, { output, stop, stated });
       return stop.aborted && !options.follow && !gone.signal.aborted ? EXIT_INTERRUPTED : exitCode;
     } finally {
       await source.close();
@@ -41,10 +45,16 @@ export const run: Run<'replay'> = async (options) => {
 };
 
 type Ends = { readonly output: LineOutput; readonly stop: AbortSignal };
+type Stated = { readonly stated: Partial<FunctionSettings> };
 
-async function timeline(source: ReplaySource, options: OptionsOf<'replay'>, ends: Ends): Promise<number> {
+async function timeline(
+  source: ReplaySource,
+  options: OptionsOf<'replay'>,
+  { stated, ...ends }: Ends & Stated,
+): Promise<number> {
   const { replaySpeed: speed, json, diff, diffWith, replayTo } = options;
-  const settings = functionSettingsOf(source.settings);
+  const settings = { ...functionSettingsOf(source.settings), ...stated };
+  if (diff || diffWith !== undefined) tellSettings(source, settings, stated);
   if (diff) return replayDiff(source, { ...ends, settings, json, endsEarly: replayTo !== undefined });
   if (diffWith !== undefined) return timelineAgainst(source, diffWith, settings, ends);
   await replayTimeline(source, { ...ends, settings, speed, json });
@@ -73,15 +83,33 @@ async function timelineAgainst(
 
 function refuseContradictions({ settingChanges, settingSweep, follow, diff, diffWith, replayTo }: OptionsOf<'replay'>) {
   const judgesAnew = settingChanges !== undefined || settingSweep !== undefined;
-  if (judgesAnew && (diff || diffWith !== undefined)) {
+  if (diff && diffWith !== undefined) {
     throw new UsageError(
-      '--diff: holds what was against what is; other settings (--set, --sweep) have a table of their own',
+      '--diff-with: --diff holds the replay against what is, --diff-with against a file; leave one out',
     );
+  }
+  if (settingSweep !== undefined && (diff || diffWith !== undefined)) {
+    throw new UsageError('--sweep: has a table of its own; leave --diff and --diff-with out, or the sweep');
   }
   if (follow && (judgesAnew || diff || diffWith !== undefined)) {
     throw new UsageError('--follow: has no end, so nothing can be compared; leave --set, --sweep, --diff out');
   }
   if (follow && replayTo !== undefined) throw new UsageError('--follow: has no end; leave --to out');
+}
+
+function tellSettings(
+  { settings }: ReplaySource,
+  { updateStatusIntervalMs }: FunctionSettings,
+  stated: Partial<FunctionSettings>,
+): void {
+  const how =
+    stated.updateStatusIntervalMs !== undefined
+      ? 'by --set'
+      : settings.pingUpdateStatusIntervalMs !== undefined
+        ? 'as recorded'
+        : 'the default: nothing recorded tells it; --set states another';
+  const { flag, kind } = OPTIONS.pingUpdateStatusIntervalMs;
+  process.stderr.write(`judged by ${flag} ${kind.format(updateStatusIntervalMs)} (${how})\n`);
 }
 
 /** On stderr: what is printed about the events must not depend on where they came from. */

@@ -1,6 +1,6 @@
 /**
  * One measurement in a process of its own: `replay-process.ts WHAT FILE|EVENTS`, one JSON object on stdout. What is
- * counted is the process's own CPU time, so that others on the machine do not count.
+ * counted is mostly the process's own CPU time, so that others on the machine do not count.
  */
 import { Writable } from 'node:stream';
 import { openRecording } from '../../../shared/adapters/recording-file.ts';
@@ -12,11 +12,15 @@ import { functionSettingsOf } from '../../../shared/cli/replay-variants.ts';
 import type { RecordedMessage } from '../../../shared/domain/recorded-message.ts';
 import { WhatIf } from '../../../shared/runtime/what-if.ts';
 import { syntheticObservations } from '../../support/synthetic-observations.ts';
+import { BATCH, EARLY_EVENTS, type Measured } from './measured.ts';
 
 const REF = { namespace: 'liqo-tenant-0', name: 'gw-0' };
 const settings = functionSettingsOf({});
 const stop = new AbortController().signal;
 const nowhere = new LineOutput(new Writable({ write: (_bytes, _encoding, done) => done() }));
+
+let earlyRssBytes = 0;
+const peakRssBytes = () => process.resourceUsage().maxRSS * 1_024;
 
 const WORK: Readonly<Record<string, (subject: string) => Promise<number>>> = {
   async read(file) {
@@ -60,6 +64,7 @@ async function timeline(source: ReplaySource): Promise<number> {
     async *messages(stream, signal) {
       for await (const batch of source.messages(stream, signal)) {
         events += batch.length;
+        if (events >= EARLY_EVENTS) earlyRssBytes ||= peakRssBytes();
         yield batch;
       }
     },
@@ -74,7 +79,15 @@ async function sourceOf(
 ): Promise<ReplaySource> {
   const recording = await openRecording(file);
   return {
-    ...{ name: file, isLive: false, settings: {}, notes: [], close: async () => {}, connection: async () => undefined },
+    ...{
+      name: file,
+      isLive: false,
+      fromStreamStart: true,
+      settings: {},
+      notes: [],
+      close: async () => {},
+      connection: async () => undefined,
+    },
     async *messages(stream) {
       for await (const batch of recording.messages(stream)) {
         onBatch(batch);
@@ -91,6 +104,7 @@ function madeUp(events: number): ReplaySource {
     ...{
       name: 'made up',
       isLive: false,
+      fromStreamStart: true,
       settings: {},
       notes: [],
       close: async () => {},
@@ -100,7 +114,7 @@ function madeUp(events: number): ReplaySource {
       let batch: RecordedMessage[] = [];
       for (const message of syntheticObservations({ connections: 1, tunnels, intervalMs: 2_000, rounds })) {
         batch.push(message);
-        if (batch.length < 1_000) continue;
+        if (batch.length < BATCH) continue;
         yield batch;
         batch = [];
       }
@@ -113,8 +127,13 @@ const [what = '', subject = ''] = process.argv.slice(2);
 const work = WORK[what];
 if (work === undefined) throw new Error(`${what}: want one of ${Object.keys(WORK).join(', ')}`);
 const before = process.cpuUsage();
+const startedMs = performance.now();
 const events = await work(subject);
+const wallMs = performance.now() - startedMs;
 const { user, system } = process.cpuUsage(before);
-process.stdout.write(
-  `${JSON.stringify({ events, cpuMs: (user + system) / 1e3, maxRssBytes: process.resourceUsage().maxRSS * 1_024 })}\n`,
-);
+const measured: Measured = {
+  ...{ events, wallMs, earlyRssBytes },
+  cpuMs: (user + system) / 1e3,
+  maxRssBytes: peakRssBytes(),
+};
+process.stdout.write(`${JSON.stringify(measured)}\n`);

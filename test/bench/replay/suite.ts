@@ -6,38 +6,55 @@ import { promisify } from 'node:util';
 import { RecordingWriter } from '../../../shared/adapters/recording-file.ts';
 import { systemClock } from '../../../shared/adapters/system-clock.ts';
 import { recordingHeader } from '../../../shared/cli/write-recording.ts';
+import type { RecordedMessage } from '../../../shared/domain/recorded-message.ts';
 import { pacer } from '../../../shared/runtime/pace.ts';
-import { syntheticObservations } from '../../support/synthetic-observations.ts';
+import { type SyntheticOptions, syntheticObservations } from '../../support/synthetic-observations.ts';
 import type { BenchCase, Suite } from '../suite.ts';
+import { BATCH, EARLY_EVENTS, type Measured } from './measured.ts';
 
 /** About three hours of 64 tunnels that are asked every 2 s. */
 const RECORDED = { connections: 1, tunnels: 64, intervalMs: 2_000, rounds: 5_000 };
 const PROCESS = join(import.meta.dirname, 'replay-process.ts');
 const MIB = 1_048_576;
 const RATE = { unit: 'events/CPU s', better: 'higher' } as const;
+const DAY = { ...RECORDED, rounds: 43_200 };
+/** A heap that the events of a minute would overflow, were they kept. */
+const SMALL_HEAP = '--max-old-space-size=64';
+const MANY_EVENTS = 10_000_000;
 
+let folder = '';
 let file = '';
 
 export const suite: Suite = {
   name: 'replay',
   summary:
-    'Recorded observations of 64 tunnels through the functions, end to end from a file, by CPU time of one process',
+    'Recorded observations of 64 tunnels through the functions, end to end from a file, by CPU time of one process with a heap of 64 MiB',
   async prepare() {
-    const folder = await mkdtemp(join(tmpdir(), 'wgk-bench-replay-'));
+    folder = await mkdtemp(join(tmpdir(), 'wgk-bench-replay-'));
     file = join(folder, 'recording');
-    const writer = await RecordingWriter.create(file, recordingHeader({ source: 'lab' }));
-    await writer.messages(syntheticObservations(RECORDED));
-    await writer.finish();
+    await write(file, RECORDED);
     return { [Symbol.asyncDispose]: () => rm(folder, { recursive: true }) };
   },
   cases: [
     { name: 'read the file', ...RATE, run: () => rateOf('read') },
-    { name: 'replay: timeline and digest', ...RATE, floor: 'read the file', run: () => rateOf('replay') },
+    { name: 'replay: timeline and digest', ...RATE, floor: 'read the file', goal: 50_000, run: () => rateOf('replay') },
     { name: 'explain', ...RATE, floor: 'read the file', run: () => rateOf('explain') },
     { name: 'what if, beside what was', ...RATE, floor: 'read the file', run: () => rateOf('what-if') },
+    {
+      ...{ name: 'a day of 64 tunnels at 2 s, explained', unit: 's', better: 'lower', goal: 60, once: true },
+      run: explainDay,
+    },
     ...[100_000, 400_000, 1_600_000].map(memoryCase),
     {
-      ...{ name: 'lateness p99 at the original speed', unit: 'ms', better: 'lower' },
+      name: `peak memory of ${MANY_EVENTS} events, of that of the first ${EARLY_EVENTS}`,
+      ...{ unit: '×', better: 'lower', goal: 1.1, once: true },
+      async run() {
+        const { maxRssBytes, earlyRssBytes } = await measure('stream', String(MANY_EVENTS));
+        return maxRssBytes / earlyRssBytes;
+      },
+    },
+    {
+      ...{ name: 'lateness p99 at the original speed', unit: 'ms', better: 'lower', goal: 10 },
       run: (_repeat, { durationMs }) => latenessP99Ms(durationMs),
     },
   ],
@@ -54,10 +71,30 @@ function memoryCase(events: number): BenchCase {
   };
 }
 
-type Measured = { readonly events: number; readonly cpuMs: number; readonly maxRssBytes: number };
+async function write(path: string, options: SyntheticOptions): Promise<void> {
+  const writer = await RecordingWriter.create(path, recordingHeader({ source: 'lab' }));
+  let batch: RecordedMessage[] = [];
+  for (const message of syntheticObservations(options)) {
+    batch.push(message);
+    if (batch.length < BATCH) continue;
+    await writer.messages(batch);
+    batch = [];
+  }
+  await writer.messages(batch);
+  await writer.finish();
+}
+
+/** By the wall clock: how long somebody waits for the answer. */
+async function explainDay(): Promise<number> {
+  const day = join(folder, 'day');
+  await write(day, DAY);
+  const { wallMs } = await measure('explain', day);
+  await rm(day);
+  return wallMs / 1e3;
+}
 
 async function measure(what: string, subject: string): Promise<Measured> {
-  const { stdout } = await promisify(execFile)(process.execPath, [PROCESS, what, subject]);
+  const { stdout } = await promisify(execFile)(process.execPath, [SMALL_HEAP, PROCESS, what, subject]);
   return JSON.parse(stdout) as Measured;
 }
 

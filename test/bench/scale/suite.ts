@@ -86,7 +86,7 @@ const ofPartitions = (partitions: number) => (partitions === PARTITIONS ? {} : {
 
 const byReplicas = (at: number) => ({
   ...{ name: 'drain by replicas', by: 'replicas', at },
-  why: 'The server gives each partition to whoever pulls it, and a change of hands costs a read of the state; here all share the cores of one machine with the server, so more processes cannot add much.',
+  why: 'A partition stays with one replica while that one lives, so what it remembers of it holds; here all share the cores of one machine with the server, so more processes cannot add much.',
 });
 const byPartitions = (at: number) => ({
   ...{ name: 'drain by partitions', by: 'partitions with work', at },

@@ -117,8 +117,8 @@ describe('tunnel-status', () => {
     const epoch = await world.announce(['liqo-tunnel']);
     await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
     expect(world.tunnel()?.value).toBe('Connected');
-    expect(world.count('tunnel-status', 'api 409')).toBe(3);
-    expect(world.count('tunnel-status', 'api 200')).toBe(1);
+    expect(world.meter.of('wg_keepalive_api_writes_total', 'tunnel-status', '409')).toBe(3);
+    expect(world.meter.of('wg_keepalive_api_writes_total', 'tunnel-status', '200')).toBe(1);
   });
 
   it('leaves a refused write to the next observation, after a pause that grows', async () => {

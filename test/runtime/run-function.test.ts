@@ -19,6 +19,7 @@ import {
 } from '../../shared/runtime/define-function.ts';
 import { MAX_EVENT_BYTES } from '../../shared/runtime/event-decoder.ts';
 import { runReplica } from '../../shared/runtime/run-replica.ts';
+import { CountingMeter } from '../support/counting-meter.ts';
 import { passingBus } from '../support/passing.ts';
 import { silentLogger } from '../support/silent-logger.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -56,7 +57,7 @@ type Changes = {
 class Runtime {
   readonly clock = new VirtualClock();
   readonly broker = new EmbeddedBroker({ clock: this.clock });
-  readonly counts = new Map<string, number>();
+  readonly meter = new CountingMeter();
   readonly #outside = new EmbeddedBus(this.broker, this.clock);
   readonly #kubernetes = new EmbeddedKubernetes({ clock: this.clock, newUid: () => 'uid' });
 
@@ -72,15 +73,7 @@ class Runtime {
       feed: new EmbeddedChangeFeed(this.#kubernetes),
       clock: this.clock,
       log: silentLogger,
-      meter: {
-        count: (name: string, labels = {}, by = 1) => {
-          const key = [name, ...Object.values(labels).slice(1)].join(' ');
-          this.counts.set(key, (this.counts.get(key) ?? 0) + by);
-        },
-        gauge() {},
-        observe() {},
-        remove() {},
-      },
+      meter: this.meter,
     };
     const stopping = new AbortController();
     const settings = { updateStatusIntervalMs: 10_000, gatewaySilentAfterMs: 30_000 };
@@ -95,7 +88,7 @@ class Runtime {
   }
 
   outcomes(outcome: string): number {
-    return this.counts.get(`wg_keepalive_events_total ${outcome}`) ?? 0;
+    return this.meter.of('wg_keepalive_events_total', MANIFEST.name, outcome);
   }
 
   letters(): DeadLetter[] {
@@ -323,7 +316,7 @@ describe('the runtime', () => {
     await runtime.clock.advance(60_000);
     expect(calls).toBe(3);
     expect(runtime.outcomes('written')).toBe(1);
-    expect(runtime.counts.get('wg_keepalive_decisions_lost_total unavailable')).toBe(1);
+    expect(runtime.meter.of('wg_keepalive_decisions_lost_total', MANIFEST.name, 'unavailable')).toBe(1);
   });
 
   it.each<BusErrorCode>(['denied', 'full', 'not-found'])('gives a decision up at once that is %s', async (code) => {
@@ -331,7 +324,7 @@ describe('the runtime', () => {
     runtime.start(async () => written, { bus: (bus) => withoutDecisions(bus, code) });
     for (let n = 0; n < 3; n++) await runtime.publish(n);
     expect(runtime.outcomes('written')).toBe(3);
-    expect(runtime.counts.get(`wg_keepalive_decisions_lost_total ${code}`)).toBe(3);
+    expect(runtime.meter.of('wg_keepalive_decisions_lost_total', MANIFEST.name, code)).toBe(3);
   });
 
   it('loses no dead letter to a bus that refuses it for a while', async () => {

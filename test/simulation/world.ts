@@ -5,7 +5,8 @@ import { EmbeddedKubernetes } from '../../shared/adapters/embedded-kubernetes.ts
 import { EmbeddedStateStore } from '../../shared/adapters/embedded-state-store.ts';
 import type { AggregateStatus, Connection, ConnectionRef, TunnelEntry } from '../../shared/domain/connection.ts';
 import type { ConnectionStore } from '../../shared/ports/connection-store.ts';
-import type { Logger, Meter } from '../../shared/ports/telemetry.ts';
+import type { Logger } from '../../shared/ports/telemetry.ts';
+import { CountingMeter } from '../support/counting-meter.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 import { type Faults, NO_FAULTS } from './faults.ts';
 import { Random } from './random.ts';
@@ -38,7 +39,6 @@ export class World {
   readonly writes: Write[] = [];
   /** Connections created or mended, which the aggregate answers too. */
   ensured = 0;
-  readonly counts = new Map<string, number>();
   readonly traceLines: string[] = [];
   faults: Faults = NO_FAULTS;
   readonly #linksDown = new Set<string>();
@@ -92,15 +92,7 @@ export class World {
     };
   }
 
-  readonly meter: Meter = {
-    count: (_name, labels = {}, by = 1) => {
-      const key = `${labels.function} ${labels.outcome ?? `api ${labels.code}`}`;
-      this.counts.set(key, (this.counts.get(key) ?? 0) + by);
-    },
-    gauge() {},
-    observe() {},
-    remove() {},
-  };
+  readonly meter = new CountingMeter();
 
   readonly log: Logger = {
     debug() {},

@@ -7,7 +7,7 @@ import { EmbeddedKubernetes } from '../../shared/adapters/embedded-kubernetes.ts
 import { EmbeddedStateStore } from '../../shared/adapters/embedded-state-store.ts';
 import { type CloudEvent, encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import type { Connection, TunnelEntry } from '../../shared/domain/connection.ts';
-import type { Decision } from '../../shared/domain/decision.ts';
+import type { Decision, OutcomeName } from '../../shared/domain/decision.ts';
 import type { FunctionSettings } from '../../shared/domain/function-settings.ts';
 import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gateway-announcement.ts';
 import { OBSERVATION_TYPE, type Observation } from '../../shared/domain/observation.ts';
@@ -15,8 +15,9 @@ import { gatewaySubject, observationSubject } from '../../shared/domain/subjects
 import type { ConnectionStore } from '../../shared/ports/connection-store.ts';
 import type { EventBus } from '../../shared/ports/event-bus.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
-import type { Logger, Meter } from '../../shared/ports/telemetry.ts';
 import { runReplica } from '../../shared/runtime/run-replica.ts';
+import { CountingMeter } from './counting-meter.ts';
+import { silentLogger } from './silent-logger.ts';
 import { VirtualClock } from './virtual-clock.ts';
 
 export const REF = { namespace: 'liqo-tenant-rome', name: 'gw-rome' };
@@ -29,7 +30,7 @@ export class FunctionWorld {
   /** A test may put an empty one in its place: replicas that start later get that. */
   state = new EmbeddedStateStore();
   readonly kubernetes: EmbeddedKubernetes;
-  readonly counts = new Map<string, number>();
+  readonly meter = new CountingMeter();
   readonly decisions: Decision[] = [];
   readonly #outside: EmbeddedBus;
   #uids = 0;
@@ -64,7 +65,7 @@ export class FunctionWorld {
       connections: options.connections?.(store) ?? store,
       feed: new EmbeddedChangeFeed(this.kubernetes),
       clock: this.clock,
-      meter: this.#meter(),
+      meter: this.meter,
       log: silentLogger,
     };
     const stopping = new AbortController();
@@ -144,28 +145,8 @@ export class FunctionWorld {
     return this.connection()?.status?.tunnels?.find(({ interfaceID }) => interfaceID === interfaceId);
   }
 
-  /** Events of a function that ended so, or API writes by their code. */
-  count(functionName: string, outcome: string): number {
-    return this.counts.get(`${functionName} ${outcome}`) ?? 0;
-  }
-
-  #meter(): Meter {
-    return {
-      count: (_name, labels = {}, by = 1) => {
-        const key = `${labels.function} ${labels.outcome ?? `api ${labels.code}`}`;
-        this.counts.set(key, (this.counts.get(key) ?? 0) + by);
-      },
-      gauge() {},
-      observe() {},
-      remove() {},
-    };
+  /** Events of a function that ended so. */
+  count(functionName: string, outcome: OutcomeName): number {
+    return this.meter.of('wg_keepalive_events_total', functionName, outcome);
   }
 }
-
-export const silentLogger: Logger = {
-  debug() {},
-  info() {},
-  warn() {},
-  error() {},
-  child: () => silentLogger,
-};

@@ -7,7 +7,7 @@ import type { NatsBus } from '../../shared/adapters/nats-bus.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { type Gateway, startGateway } from '../../shared/cli/gateway-run.ts';
 import type { Observation } from '../../shared/domain/observation.ts';
-import type { Meter } from '../../shared/ports/telemetry.ts';
+import { CountingMeter } from '../support/counting-meter.ts';
 import { eventually } from '../support/eventually.ts';
 import { gatewayOptions, loopbackTunnel } from '../support/loopback.ts';
 import { type NatsHarness, startNatsHarness } from '../support/nats-harness.ts';
@@ -19,17 +19,6 @@ const PORT = 24_513;
 const TUNNELS = [loopbackTunnel(0, PORT), loopbackTunnel(1, PORT)];
 const SETTINGS = { intervalMs: 50, lossThreshold: 4 };
 const FAILURES = 'wg_keepalive_publish_failures_total';
-
-class CountingMeter implements Meter {
-  readonly counts = new Map<string, number>();
-  count(name: string, labels = {}, by = 1): void {
-    const key = [name, ...Object.values(labels)].join(' ');
-    this.counts.set(key, (this.counts.get(key) ?? 0) + by);
-  }
-  gauge(): void {}
-  observe(): void {}
-  remove(): void {}
-}
 
 await describeReal('a gateway and NATS', ['nats-server'], () => {
   let nats: NatsHarness;
@@ -112,7 +101,7 @@ await describeReal('a gateway and NATS', ['nats-server'], () => {
     const { config } = await manager.streams.info('OBSERVATIONS');
     await manager.streams.update('OBSERVATIONS', { ...config, max_msgs: 100, discard: 'new' } as typeof config);
     const gateway = start('run1');
-    await eventually(() => (meter.counts.get(`${FAILURES} full`) ?? 0) >= 3, 'refusals, counted');
+    await eventually(() => meter.of(FAILURES, 'full') >= 3, 'refusals, counted');
     const before = peers[0]?.pings ?? 0;
     const beginMs = performance.now();
     await eventually(() => (peers[0]?.pings ?? 0) >= before + 40, 'PINGs meanwhile');

@@ -152,6 +152,7 @@ await describeReal('the chart', ['helm'], () => {
     [{ nats: { url: 'nats://user:secret@nats:4222' } }, /url/],
     [{ replicas: 3 }, /replicas/],
     [{ env: { HTTPS_PROXY: 3128 } }, /HTTPS_PROXY/],
+    [{ keda: { enabled: true, minReplicas: 9 } }, /keda\.minReplicas: 9 is more than keda\.maxReplicas, which is 8/],
     [{ gatewayTemplates: { enabled: true } }, /gatewayTemplates\.liqoImages\.\w+: the image of Liqo's/],
   ])('refuses %j and says what is wrong', async (values, message) => {
     await expect(renderChart(values)).rejects.toThrow(message);

@@ -202,6 +202,14 @@ await describeReal('the commands on real parts', ['nats-server', 'etcd', 'kube-a
     const second = await run(['setup'], environment);
     expect(second).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\d+ checked, 0 changed\n$/) });
 
+    const wider = await run(['setup', '--history-max-age=72h', '--observations-max-bytes=3Gi'], environment);
+    expect(wider).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(
+        /^\d+ checked, 2 changed: stream OBSERVATIONS updated, stream DECISIONS updated\n$/,
+      ),
+    });
+
     program.signal('SIGTERM');
     expect(await program.ended).toMatchObject({ code: 0 });
   });

@@ -17,6 +17,18 @@ export function encodeToken(name: string): string {
   return token;
 }
 
+/** Whether the last tokens of a subject are these names. */
+export function endsWithNames(subject: string, names: readonly string[]): boolean {
+  let end = subject.length;
+  for (const name of names.toReversed()) {
+    const token = encodeToken(name);
+    const start = end - token.length;
+    if (subject[start - 1] !== '.' || !subject.startsWith(token, start)) return false;
+    end = start - 1;
+  }
+  return true;
+}
+
 /** @throws Error if the token is not one that {@link encodeToken} makes. */
 export function decodeToken(token: string): string {
   if (PLAIN.test(token)) return token;

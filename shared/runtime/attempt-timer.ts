@@ -27,6 +27,7 @@ export function attemptTimer(clock: Clock, timeoutMs: number, parent: AbortSigna
     signal: () => controller?.signal ?? begin(),
     next: begin,
     [Symbol.dispose]() {
+      if (controller === undefined) return;
       timer?.cancel();
       parent.removeEventListener('abort', onParentAbort);
     },

@@ -1,6 +1,6 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import { type BusMessage, type CloudEvent, decodeCloudEvent } from '../domain/cloud-event.ts';
-import { encodeToken } from '../domain/subject-token.ts';
+import { encodeToken, endsWithNames } from '../domain/subject-token.ts';
 import type { EventContract } from './define-function.ts';
 
 /** Largest event that any function takes; a Connection of 64 tunnels is about 32 KiB. */
@@ -32,11 +32,10 @@ export function eventDecoder(contracts: readonly EventContract[]): EventDecoder 
     const checked = check(decoded.event);
     if ('error' in checked) return checked;
     const { type, data } = checked.event;
-    const names = byType.get(type)?.about?.(data).map(encodeToken).join('.');
-    if (names !== undefined && !message.subject.endsWith(`.${names}`)) {
-      return fault('ForeignSubject', `the data is about ${names}, which ${message.subject} does not end with`);
-    }
-    return checked;
+    const names = byType.get(type)?.about?.(data);
+    if (names === undefined || endsWithNames(message.subject, names)) return checked;
+    const tokens = names.map(encodeToken).join('.');
+    return fault('ForeignSubject', `the data is about ${tokens}, which ${message.subject} does not end with`);
   };
 }
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { compileTransform, partitionOf, subjectMatches } from '../../shared/domain/subject-pattern.ts';
-import { decodeToken, encodeToken } from '../../shared/domain/subject-token.ts';
+import { decodeToken, encodeToken, endsWithNames } from '../../shared/domain/subject-token.ts';
 import { observationSubject, observationsFilter, tunnelStateKey } from '../../shared/domain/subjects.ts';
 import { PARTITIONS, STREAMS } from '../../shared/domain/topology.ts';
 
@@ -27,6 +27,21 @@ describe('tokens of subjects and keys', () => {
         expect(first === second).toBe(n1 === n2 && c1 === c2 && i1 === i2);
       }),
     );
+  });
+
+  it('are told at the end of a subject, and no others', () => {
+    fc.assert(
+      fc.property(names, names, names, names, (namespace, name, id, other) => {
+        const subject = observationSubject({ namespace, name }, id);
+        expect(endsWithNames(subject, [namespace, name, id])).toBe(true);
+        expect(endsWithNames(subject, [namespace, name, other])).toBe(other === id);
+        expect(endsWithNames(subject, [namespace, other, id])).toBe(other === name);
+        expect(endsWithNames(subject, [namespace, name, `${id}x`])).toBe(false);
+        expect(endsWithNames(encodeToken(id), [id])).toBe(false); // nothing before it: no subject of ours
+      }),
+    );
+    expect(endsWithNames('observations.0.a.b.c', ['a', 'b', ''])).toBe(false);
+    expect(endsWithNames('c', ['a', 'b', 'c'])).toBe(false);
   });
 
   it.each(['a.b', '=4', '=zz', '=2e', 'a b'])('refuse what is none: %j', (token) => {

@@ -155,13 +155,16 @@ export class NatsLink {
     const server = connection.getServer();
     const statuses = connection.status();
     this.#connection = connection;
-    for (const user of this.#users) user.up?.(connection);
-    this.setProblem('link', undefined); // last: a listener may publish at once, and who hears of acknowledgements must be there
-    for await (const status of statuses) {
-      if (status.type === 'error') this.#onRefused(status.error);
-      else if (status.type === 'disconnect') this.#setDown(`lost the connection to ${server}`);
+    try {
+      for (const user of this.#users) user.up?.(connection);
+      this.setProblem('link', undefined); // last: a listener may publish at once, and who hears of acknowledgements must be there
+      for await (const status of statuses) {
+        if (status.type === 'error') this.#onRefused(status.error);
+        else if (status.type === 'disconnect') this.#setDown(`lost the connection to ${server}`);
+      }
+    } finally {
+      this.#setDown(`lost the connection to ${server}`); // also where a user found it closed already
     }
-    this.#setDown(`lost the connection to ${server}`);
   }
 
   #onRefused(error: Error): void {

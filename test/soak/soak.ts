@@ -79,12 +79,19 @@ async function runCases(cases: readonly LongCase[], durationMs: number | undefin
     say(one.title);
     const faults = await one
       .run({ durationMs: durationMs ?? one.durationMs, say, signal: stop.signal })
-      .catch((error: Error) => [`it did not come to its end: ${error.message}`]);
+      .catch((error: Error) => [`it did not come to its end: ${reasonsOf(error).join('; and then: ')}`]);
     for (const fault of faults) say(`FAULT ${fault}`);
     say(faults.length === 0 ? 'holds' : `${faults.length} faults`);
     if (faults.length > 0) failures += 1;
   }
   return failures === 0 ? 0 : 1;
+}
+
+/** What failed, and what then failed in cleaning up. */
+function reasonsOf(error: Error): readonly string[] {
+  return error instanceof SuppressedError
+    ? [...reasonsOf(error.suppressed), ...reasonsOf(error.error)]
+    : [error.message];
 }
 
 function parsed() {

@@ -13,7 +13,7 @@ await describeReal('writes of two replicas at rest', ['nats-server', 'etcd', 'ku
     const { tunnelWrites, aggregateWrites, allowed, ref } = await writesAtRest(parts, SCALED);
     expect(tunnelWrites).toBeLessThanOrEqual(allowed);
     expect(aggregateWrites).toBeLessThanOrEqual(tunnelWrites);
-    expect(tunnelWrites).toBeGreaterThan(allowed / 2); // nothing was stuck
+    expect(tunnelWrites).toBeGreaterThan(2 * SCALED.tunnels); // nothing was stuck; a machine under load says less
 
     const version = async () => (await parts.connection(ref))?.metadata.resourceVersion;
     const before = await version();

@@ -39,7 +39,7 @@ export class Handler implements AsyncDisposable {
 
   /** Ends it in order; after {@link END_TIMEOUT_MS} by force. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#child.exitCode !== null) return;
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     const ended = once(this.#child, 'exit');
     const timer = setTimeout(() => this.#child.kill('SIGKILL'), END_TIMEOUT_MS);
     this.#child.disconnect();

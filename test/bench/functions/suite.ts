@@ -52,6 +52,12 @@ export const suite: Suite = {
       async (repeat) => (await alone(repeat)).eventsPerCpuSecond,
       BARE_CPU,
     ),
+    ofRate(
+      'throttled, CPU: 2 replicas',
+      'events/CPU s',
+      async (repeat) => (await pair(repeat)).eventsPerCpuSecond,
+      BARE_CPU,
+    ),
     ofTime(WRITES_P50, async (repeat) => quantile(await writes(repeat), 0.5)),
     ofTime('verdict to status.value, p50', async (repeat) => quantile(await verdicts(repeat), 0.5), WRITES_P50),
     ofTime(WRITES_P99, async (repeat) => quantile(await writes(repeat), 0.99)),

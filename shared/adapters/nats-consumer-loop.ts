@@ -72,7 +72,7 @@ export class NatsConsumerLoop {
   constructor(options: ConsumerLoopOptions) {
     this.#options = options;
     this.#link = options.link;
-    this.#priority = new PullPriority(options.clock);
+    this.#priority = new PullPriority(options.clock, ORDERED_PULL);
     this.#problem = `consumer ${options.spec.stream}/${options.spec.durable}`;
     this.#inWork = new WorkingAcks(options.clock, options.spec.ackWaitMs, (sequence) => {
       const reply = this.#replies.get(sequence);
@@ -190,6 +190,7 @@ export class NatsConsumerLoop {
     this.#inWork.add(streamSequence);
     this.#replies.set(streamSequence, reply);
     this.#hasDelivered = true;
+    this.#priority.delivered(received.deliverySequence);
     const delivery = { ...received, deliverySequence: received.deliverySequence + this.#sequenceOffset };
     const settlement = await settlementOf(this.#options.handle, delivery);
     this.#inWork.remove(streamSequence);

@@ -9,6 +9,7 @@ import type { ReplaySummary } from '../domain/replay-step.ts';
 import { formatRfc3339Ms } from '../domain/rfc3339-nanos.ts';
 import { TunnelTrails } from '../domain/tunnel-trail.ts';
 import { Replay } from '../runtime/replay.ts';
+import { StartError } from './errors.ts';
 import type { LineOutput } from './line-output.ts';
 import { ReplayProgress } from './replay-progress.ts';
 import type { ReplaySource } from './replay-source.ts';
@@ -23,7 +24,11 @@ export type DiffOptions = {
   readonly endsEarly: boolean;
 };
 
-/** Holds a replay against DECISIONS and the Connections as they are. @returns the exit code: 1 if they differ */
+/**
+ * Holds a replay against DECISIONS and the Connections as they are.
+ *
+ * @returns the exit code: 1 if they differ. @throws StartError for a window without events: nothing is no agreement
+ */
 export async function replayDiff(source: ReplaySource, options: DiffOptions): Promise<number> {
   const { json, output } = options;
   const counts = new Map<string, number>();
@@ -37,6 +42,9 @@ export async function replayDiff(source: ReplaySource, options: DiffOptions): Pr
     await output.flush();
   };
   const { same, events } = await compare(source, options, tell);
+  if (events === 0 && !options.stop.aborted) {
+    throw new StartError(`--diff: no event is in the window, so nothing was compared; ${await source.contents()}`);
+  }
   const causes = Object.fromEntries([...counts].sort());
   if (json) {
     const { updateStatusIntervalMs } = options.settings;

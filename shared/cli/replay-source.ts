@@ -4,9 +4,11 @@ import { NatsLink } from '../adapters/nats-link.ts';
 import { openRecording, type Recording, RecordingError } from '../adapters/recording-file.ts';
 import { systemClock } from '../adapters/system-clock.ts';
 import { type Connection, type ConnectionRef, connectionKey } from '../domain/connection.ts';
-import type { RecordedMessage } from '../domain/recorded-message.ts';
+import { type RecordedMessage, recordedMessage } from '../domain/recorded-message.ts';
 import type { RecordedSettings } from '../domain/recording.ts';
+import type { EventPlace } from '../domain/replay-step.ts';
 import { fixBound, type ReplayWindow, windowNeedsEnd } from '../domain/replay-window.ts';
+import { formatRfc3339Ms } from '../domain/rfc3339-nanos.ts';
 import type { StreamName } from '../domain/topology.ts';
 import { StoreError } from '../ports/connection-store.ts';
 import { BusError } from '../ports/event-bus.ts';
@@ -32,6 +34,8 @@ export type ReplaySource = {
   messages(stream: StreamName, signal: AbortSignal): AsyncIterable<readonly RecordedMessage[]>;
   /** As it is now, or was when the file was written, with managedFields. @throws StartError without Kubernetes */
   connection(ref: ConnectionRef): Promise<Connection | undefined>;
+  /** What there is whatever the window, for people: `there are #1 … to #9 …, of NAMESPACE/NAME, …`. */
+  contents(): Promise<string>;
   close(): Promise<void>;
 };
 
@@ -69,6 +73,18 @@ async function openFile(path: string, window: ReplayWindow): Promise<ReplaySourc
     async connection(ref) {
       connections ??= recording.connections();
       return (await connections).findLast(({ metadata }) => connectionKey(metadata) === connectionKey(ref));
+    },
+    async contents() {
+      const names = new Names();
+      let bounds: { readonly first: EventPlace; last: EventPlace } | undefined;
+      for await (const batch of recording.messages('OBSERVATIONS')) {
+        for (const message of batch) {
+          names.note(message);
+          bounds ??= { first: message, last: message };
+          bounds.last = message;
+        }
+      }
+      return describeContents(bounds, names);
     },
     close: async () => {},
   };
@@ -122,7 +138,8 @@ async function openLive({ window, follow, log, ...flags }: SourceOptions): Promi
 
 async function liveSource(link: NatsLink, { window, follow, natsServers }: SourceOptions): Promise<ReplaySource> {
   const { signal } = new AbortController();
-  const past = await windowOfHistory(new NatsHistory(link, systemClock), window, { clock: systemClock, follow });
+  const history = new NatsHistory(link, systemClock);
+  const past = await windowOfHistory(history, window, { clock: systemClock, follow });
   let store: Promise<{ get: KubernetesConnectionStore['get']; close(): void }> | undefined;
   return {
     name: `OBSERVATIONS of ${natsServers.join(',')}`,
@@ -134,6 +151,13 @@ async function liveSource(link: NatsLink, { window, follow, natsServers }: Sourc
     async connection(ref) {
       store ??= openStore();
       return (await store).get(ref);
+    },
+    async contents() {
+      const names = new Names();
+      for await (const batch of history.read({ stream: 'GATEWAYS', from: { sequence: 1 } }, signal)) {
+        for (const message of batch) names.note(recordedMessage(message));
+      }
+      return describeContents(await history.bounds('OBSERVATIONS'), names);
     },
     async close() {
       await link.close();
@@ -149,6 +173,33 @@ async function openStore() {
   const client = await connectKubernetes();
   const store = new KubernetesConnectionStore(client);
   return { get: store.get.bind(store), close: () => client.close() };
+}
+
+const MAX_NAMES = 8;
+
+/** Connections that messages are about. */
+class Names {
+  readonly #names = new Set<string>();
+
+  note({ event }: RecordedMessage): void {
+    const { namespace, connection } = (event?.data ?? {}) as Record<string, unknown>;
+    if (namespace !== undefined && connection !== undefined) this.#names.add(`${namespace}/${connection}`);
+  }
+
+  toString(): string {
+    const sorted = [...this.#names].sort();
+    const more = sorted.length > MAX_NAMES ? [`${sorted.length - MAX_NAMES} more`] : [];
+    return [...sorted.slice(0, MAX_NAMES), ...more].join(', ');
+  }
+}
+
+function describeContents(bounds: { readonly first: EventPlace; readonly last: EventPlace } | undefined, names: Names) {
+  if (bounds === undefined) return 'there is none at all';
+  const [first, last] = [bounds.first, bounds.last].map(
+    ({ sequence, storedAtUnixMs }) => `#${sequence} ${formatRfc3339Ms(storedAtUnixMs)}`,
+  );
+  const about = names.toString();
+  return `there are ${first} to ${last}${about && `, of ${about}`}`;
 }
 
 /** What is wrong with a file or with NATS, the user can mend: one line, no stack. */

@@ -74,11 +74,12 @@ function settingsOf({ label, changes }: Variant, recorded: VerdictSettings): Wha
       `${label}: recorded every ${format(recorded.intervalMs)}; what PINGs between would have found nobody knows`,
     );
   }
-  const isJudgedAnew = pingIntervalMs !== undefined || pingLossThreshold !== undefined;
   const verdict = {
     intervalMs: pingIntervalMs ?? recorded.intervalMs,
     lossThreshold: pingLossThreshold ?? recorded.lossThreshold,
   };
+  // The verdicts that were given, to the millisecond, are better than those derived anew.
+  const isJudgedAnew = verdict.intervalMs !== recorded.intervalMs || verdict.lossThreshold !== recorded.lossThreshold;
   return {
     label,
     settings: {

@@ -43,6 +43,13 @@ export function windowNeedsEnd({ from, to }: ReplayWindow): boolean {
   return from?.kind === 'relative' || to?.kind === 'relative';
 }
 
+/** Whether it is seen from the bounds alone that the window ends before it begins. */
+export function endsBeforeItBegins({ from, to }: ReplayWindow): boolean {
+  if (from?.kind === 'sequence' && to?.kind === 'sequence') return from.sequence > to.sequence;
+  if (from?.kind === 'time' && to?.kind === 'time') return from.unixMs > to.unixMs;
+  return from?.kind === 'relative' && to?.kind === 'relative' && from.beforeEndMs < to.beforeEndMs;
+}
+
 /** Where a message stands: the first one that is `after` ends the window, so order is all that counts. */
 export type Position = 'before' | 'inside' | 'after';
 

@@ -103,6 +103,8 @@ describe('the commands around a replay', () => {
 
   it.each([
     [['replay', '--follow', '--to', '#3'], /--follow: has no end; leave --to out/],
+    [['replay', '--from', '#9', '--to', '#3'], /--to #3: is before --from #9; the window would be empty/],
+    [['export', '--output', 'x', '--from', '-1m', '--to', '-2m'], /--to .*: is before --from/],
     [['replay', '--follow', '--diff'], /--follow: has no end, so nothing can be compared/],
     [
       ['replay', '--diff', '--set', 'ping-loss-threshold=3'],

@@ -122,6 +122,13 @@ describe('replay --diff', () => {
     expect((await diffOf(space.path('plain'))).end.decisionsThatAgree).toBeGreaterThan(10);
   });
 
+  it('takes a window that holds nothing for no agreement, and says what there is', async () => {
+    const nobody = { connection: { namespace: 'x', name: 'y' } };
+    await expect(diffOf(space.path('plain'), nobody)).rejects.toThrow(
+      /--diff: no event is in the window, .*; there are #1 \S+ to #\d+ \S+, of liqo-tenant-rome\/gw-rome$/,
+    );
+  });
+
   it('blames the start of a window that begins after the listing, and nobody else', async () => {
     const { exitCode, end } = await diffOf(space.path('plain'), { from: { kind: 'sequence', sequence: 30 } });
     expect(Object.keys(end.differences)).toEqual(['window-start']);

@@ -79,7 +79,7 @@ export async function explainSource(
   if (replayed === undefined) {
     const why =
       events === 0
-        ? 'holds no event of it up to then; is the name right?'
+        ? `holds no event of it${explainAt === undefined ? '' : ' up to then'}; ${await source.contents()}`
         : `holds ${events} events of it, none of which lists a tunnel: does connection-ensure run?`;
     throw new StartError(`${connectionKey(ref)}: ${source.name} ${why}`);
   }

@@ -8,11 +8,13 @@ import { connectKubernetes } from '../connect-kubernetes.ts';
 import { ReplayProgress } from '../replay-progress.ts';
 import { connectHistory, reportingFaults } from '../replay-source.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
+import { windowFromOptions } from '../window-from-options.ts';
 import { writeRecording } from '../write-recording.ts';
 
 /** Writes a window of the live streams, and the Connections as they are, into one file. Without Kubernetes it says so. */
 export const run: Run<'export'> = async (options) => {
-  const { outputFile, anonymize, replayFrom: from, replayTo: to, connectionRef } = options;
+  const { outputFile, anonymize } = options;
+  const window = windowFromOptions(options);
   const log = createPinoLogger({ level: options.logLevel });
   const stop = abortOnStopSignal(log);
   return reportingFaults(async () => {
@@ -23,7 +25,7 @@ export const run: Run<'export'> = async (options) => {
       const counts = await writeRecording(outputFile, {
         source: 'nats',
         history: new NatsHistory(link, systemClock),
-        window: { ...(from && { from }), ...(to && { to }), ...(connectionRef && { connection: connectionRef }) },
+        window,
         connection: kubernetes.get,
         versions: { 'nats-server': link.connection.info?.version ?? 'unknown' },
         notes: kubernetes.notes,

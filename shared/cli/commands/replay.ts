@@ -11,6 +11,7 @@ import { replayTimeline, runTimeline } from '../replay-timeline.ts';
 import { functionSettingsOf, statedSettings, variantsOf } from '../replay-variants.ts';
 import { replayWhatIf } from '../replay-what-if.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
+import { windowFromOptions } from '../window-from-options.ts';
 
 /** What a shell says of a process that SIGINT ended. */
 const EXIT_INTERRUPTED = 130;
@@ -18,6 +19,7 @@ const EXIT_INTERRUPTED = 130;
 /** Runs a window of OBSERVATIONS through the functions again; nothing outside changes by it. */
 export const run: Run<'replay'> = async (options) => {
   refuseContradictions(options);
+  const window = windowFromOptions(options);
   const { settingChanges = [], settingSweep } = options;
   const isHeldAgainst = options.diff || options.diffWith !== undefined;
   const variants = isHeldAgainst ? [] : variantsOf(settingChanges, settingSweep);
@@ -26,17 +28,16 @@ export const run: Run<'replay'> = async (options) => {
   const gone = new AbortController();
   const stop = AbortSignal.any([abortOnStopSignal(log), gone.signal]);
   const output = new LineOutput(process.stdout, () => gone.abort());
-  const { replayFrom: from, replayTo: to, connectionRef: connection } = options;
-  const window = { ...(from && { from }), ...(to && { to }), ...(connection && { connection }) };
 
   return reportingFaults(async () => {
     const source = await openSource({ ...options, window, log });
     try {
       tellSource(source);
-      const exitCode =
+      const exitCode = await tellingIfEmpty(source, (counted) =>
         variants.length > 0
-          ? await replayWhatIf(source, variants, { json: options.json, output, stop })
-          : await timeline(source, options, { output, stop, stated });
+          ? replayWhatIf(counted, variants, { json: options.json, output, stop })
+          : timeline(counted, options, { output, stop, stated }),
+      );
       return stop.aborted && !options.follow && !gone.signal.aborted ? EXIT_INTERRUPTED : exitCode;
     } finally {
       await source.close();
@@ -110,6 +111,22 @@ function tellSettings(
         : 'the default: nothing recorded tells it; --set states another';
   const { flag, kind } = OPTIONS.pingUpdateStatusIntervalMs;
   process.stderr.write(`judged by ${flag} ${kind.format(updateStatusIntervalMs)} (${how})\n`);
+}
+
+/** Says so where the window turns out to hold nothing: a wrong time or name looks like peace otherwise. */
+async function tellingIfEmpty<T>(source: ReplaySource, work: (source: ReplaySource) => Promise<T>): Promise<T> {
+  let isEmpty = true;
+  const result = await work({
+    ...source,
+    async *messages(stream, signal) {
+      for await (const batch of source.messages(stream, signal)) {
+        if (stream === 'OBSERVATIONS' && batch.length > 0) isEmpty = false;
+        yield batch;
+      }
+    },
+  });
+  if (isEmpty) process.stderr.write(`note: no event is in the window; ${await source.contents()}\n`);
+  return result;
 }
 
 /** On stderr: what is printed about the events must not depend on where they came from. */

@@ -6,66 +6,106 @@ import {
   type PublicKey,
   REMOTE_CLUSTER_ID_LABEL,
 } from '../../shared/domain/connection.ts';
+import { ENSURE_DUE_TYPE, type EnsureDue } from '../../shared/domain/ensure-due.ts';
 import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gateway-announcement.ts';
 import type { GatewayState } from '../../shared/domain/gateway-state.ts';
 import { encodeToken } from '../../shared/domain/subject-token.ts';
+import { gatewaySubject } from '../../shared/domain/subjects.ts';
 import { desiredConnection, planListing } from '../../shared/domain/tunnel-listing.ts';
-import { StoreError, type StoreErrorCode } from '../../shared/ports/connection-store.ts';
-import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
+import type { StoreErrorCode } from '../../shared/ports/connection-store.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
 import { newestVersions } from '../../shared/runtime/newest-versions.ts';
 import { oneAtATime } from '../../shared/runtime/one-at-a-time.ts';
 import { type Announced, acceptedGateways } from './accepted-gateways.ts';
+import { connectionEnsurer, connectionOf, type WhenMissing } from './ensure-connection.ts';
+import { ensureTimer } from './ensure-timer.ts';
 import { manifest } from './manifest.ts';
-import { type Trigger, tunnelsReconciler } from './reconcile-tunnels.ts';
+import type { Trigger } from './reconcile-tunnels.ts';
 import { recreationGuard } from './recreation-guard.ts';
 import { silenceTimer } from './silence-timer.ts';
 
 /** Connections whose listing is remembered as right; one that is forgotten is compared again. */
 const MAX_VERIFIED = 10_000;
 
-/** There is no such namespace any more, or it is no Connection: only another announcement helps. */
-const HOPELESS: readonly string[] = ['not-found', 'invalid'] satisfies StoreErrorCode[];
-/** Somebody must grant rights, run setup, or wait for a namespace to end. */
-const REFUSALS: readonly string[] = ['forbidden', 'schema'] satisfies StoreErrorCode[];
-const INSIST_EVERY_MS = 30_000;
+/** Refusals of one gateway: its namespace does not exist, ends, or may not be entered. A timer brings it back. */
+const REFUSALS: readonly string[] = ['not-found', 'forbidden'] satisfies StoreErrorCode[];
+/** The API takes no Connection of this name, label or owner: only another announcement helps. */
+const UNACCEPTABLE: StoreErrorCode = 'invalid';
 
-export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
+/** What made connection-ensure look at a gateway. */
+type Occasion = {
+  readonly trigger: Trigger;
+  /** The bus server's time of it. */
+  readonly atUnixMs: number;
+  /** The timer, if it was one. */
+  readonly due?: EnsureDue;
+};
+
+export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | EnsureDue>({
   manifest,
   create(ports, settings) {
     const gateways = acceptedGateways(ports);
     const ensureConnection = connectionEnsurer(ports);
     const armSilence = silenceTimer(ports, settings);
+    const timer = ensureTimer(ports);
     const guard = recreationGuard(ports, settings);
     /** Connections whose listing this process has compared with what tunnel-status knows, by uid and announcement. */
     const verified = new BoundedMap<string, string>(MAX_VERIFIED);
     const seen = newestVersions();
     const inTurn = oneAtATime();
 
-    function ensure(gateway: GatewayState, trigger: Trigger, storedAtUnixMs: number): Promise<Outcome> {
-      const ref = refOf(gateway.announcement);
+    function ensure(gateway: GatewayState, occasion: Occasion, whenMissing?: WhenMissing): Promise<Outcome> {
+      const { trigger, atUnixMs, due } = occasion;
+      const ref = connectionOf(gateway);
       return inTurn(connectionKey(ref), async () => {
-        const { outcome, uid } = await ensureConnection(gateway, trigger);
+        const { outcome, uid } = await ensureConnection(gateway, trigger, whenMissing);
         if (uid !== undefined) {
           verified.set(connectionKey(ref), listingOf(uid, gateway));
-          await armSilence(ref, storedAtUnixMs);
+          if (outcome.reason === 'Created' && due !== undefined) guard.note(ref);
+          await armSilence(ref, atUnixMs);
         }
-        return outcome;
+        if (outcome.outcome !== 'failed') return outcome;
+        if (outcome.reason === UNACCEPTABLE) return { outcome: 'invalid', reason: 'RefusedByApi' };
+        if (!REFUSALS.includes(outcome.reason)) return outcome;
+        await timer.later(ref, atUnixMs, due);
+        return { ...outcome, comesBack: true };
       });
     }
 
-    async function onAnnouncement(announced: Announced, trigger: Trigger): Promise<Outcome> {
-      const { namespaces } = settings;
-      if (namespaces?.includes(announced.announcement.namespace) === false) {
-        return { outcome: 'orphan', reason: 'NotWatched', connection: refOf(announced.announcement) };
+    async function onAnnouncement(
+      announced: Announced,
+      occasion: Occasion,
+      whenMissing?: (isNew: boolean) => Promise<Outcome | undefined>,
+    ): Promise<Outcome> {
+      const connection = connectionOf(announced);
+      if (settings.namespaces?.includes(connection.namespace) === false) {
+        return { outcome: 'orphan', reason: 'NotWatched', connection };
       }
-      const judgement = await gateways.accept(announced);
-      const outcome: Outcome =
-        judgement.kind === 'stale'
-          ? { outcome: 'stale', reason: 'OlderEpoch' }
-          : await ensure(judgement.state, trigger, announced.storedAtUnixMs);
-      return { ...outcome, connection: refOf(announced.announcement) };
+      const { kind, state } = await gateways.accept(announced);
+      if (kind === 'stale') return { outcome: 'stale', reason: 'OlderEpoch', connection };
+      const outcome = await ensure(state, occasion, whenMissing && (() => whenMissing(kind === 'accepted')));
+      return { ...outcome, connection };
+    }
+
+    /** Its gateway may be gone, and the Connection with it: whether it lives is asked when the server says what time it is. */
+    async function askFirst(connection: ConnectionRef, pastUnixMs: number): Promise<Outcome> {
+      await timer.now(connection, pastUnixMs);
+      return { outcome: 'orphan', reason: 'Missing' };
+    }
+
+    async function onDue(due: EnsureDue, occasion: Occasion): Promise<Outcome> {
+      const connection = { namespace: due.namespace, name: due.connection };
+      const [announced] = await gateways.announced(gatewaySubject(connection));
+      if (announced === undefined) return { outcome: 'orphan', reason: 'NoGateway', connection };
+      return onAnnouncement(announced, { ...occasion, due }, async () => {
+        const refusal = await guard.refusal(connection, occasion.atUnixMs, announced.storedAtUnixMs);
+        if (refusal === undefined) return undefined;
+        const isOver = refusal === 'GatewayNotHeardYet' && due.delayMs >= settings.gatewaySilentAfterMs;
+        if (isOver || refusal === 'GatewaySilent') return { outcome: 'orphan', reason: 'GatewaySilent' };
+        await timer.later(connection, occasion.atUnixMs, due);
+        return { outcome: 'orphan', reason: refusal };
+      });
     }
 
     async function onPublicKey(key: PublicKey, type: Change['type'], trigger: Trigger): Promise<Outcome> {
@@ -76,7 +116,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
       const ours = announced.filter(({ announcement }) => announcement.remoteClusterId === remoteClusterId);
       let worst: Outcome = { outcome: 'orphan', reason: 'NoGateway' };
       for (const gateway of ours) {
-        const outcome = await onAnnouncement(gateway, trigger);
+        const outcome = await onAnnouncement(gateway, { trigger, atUnixMs: gateway.storedAtUnixMs });
         if (worst.outcome !== 'failed') worst = outcome;
       }
       return worst;
@@ -91,57 +131,48 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
       seen.note(object);
       const gateway = await gateways.of(connection);
       if (gateway === undefined) return { outcome: 'orphan', reason: 'NoGateway', connection } as const;
+      const occasion = { trigger, atUnixMs: context.storedAtUnixMs };
       if (type === 'DELETED') {
-        const refusal = await guard(connection, context);
-        return { ...(refusal ?? (await ensure(gateway, trigger, context.storedAtUnixMs))), connection };
+        const outcome = await ensure(gateway, occasion, () => askFirst(connection, occasion.atUnixMs));
+        return { ...outcome, connection };
       }
       const { missing, stale } = planListing(object, gateway.announcement.interfaces);
       const known = verified.get(connectionKey(connection)) === listingOf(object.metadata.uid, gateway);
       if (known && missing.length === 0 && stale.length === 0 && isAsDesired(object, gateway)) {
         return { outcome: 'throttled', reason: 'Unchanged', connection } as const;
       }
-      return { ...(await ensure(gateway, trigger, context.storedAtUnixMs)), connection };
-    }
-
-    /**
-     * @returns those that were refused, and may not be another time
-     * @throws Error where the API server cannot be asked
-     */
-    async function ensureAll(announced: readonly Announced[], signal: AbortSignal): Promise<readonly Announced[]> {
-      const refused: Announced[] = [];
-      for (const one of announced) {
-        const eventId = `start-${ports.clock.unixMs()}`;
-        const { outcome, reason } = await onAnnouncement(one, { eventId, signal: () => signal });
-        if (outcome !== 'failed' || HOPELESS.includes(reason)) continue;
-        if (!REFUSALS.includes(reason)) {
-          throw new Error(`${connectionKey(refOf(one.announcement))} could not be ensured: ${reason}`);
-        }
-        refused.push(one);
-      }
-      return refused;
-    }
-
-    /** In the background: one whose namespace ends, say, must not keep the others from being looked after. */
-    async function insist(refused: readonly Announced[], signal: AbortSignal): Promise<void> {
-      let left = refused;
-      while (left.length > 0 && !signal.aborted) {
-        await ports.clock.sleep(INSIST_EVERY_MS, signal).catch(() => {});
-        if (!signal.aborted) left = await ensureAll(left, signal).catch(() => left);
-      }
+      return { ...(await ensure(gateway, occasion)), connection };
     }
 
     return {
-      /** Whatever was announced is looked at once: a lost bucket or a missed change repairs itself here. */
+      /**
+       * Whatever was announced is looked at once: a lost bucket or a missed change repairs itself here.
+       *
+       * @throws Error where the API server cannot be asked
+       */
       async start(signal) {
-        void insist(await ensureAll(await gateways.announced('gateways.*.*'), signal), signal);
+        for (const announced of await gateways.announced('gateways.*.*')) {
+          const trigger = { eventId: `start-${ports.clock.unixMs()}`, signal: () => signal };
+          const occasion = { trigger, atUnixMs: announced.storedAtUnixMs };
+          const { outcome, reason, comesBack } = await onAnnouncement(announced, occasion, () =>
+            askFirst(connectionOf(announced), announced.storedAtUnixMs),
+          );
+          if (outcome !== 'failed' || comesBack) continue;
+          throw new Error(`${connectionKey(connectionOf(announced))} could not be ensured: ${reason}`);
+        }
       },
 
       async handle({ id, type, data }, context) {
         const trigger: Trigger = { eventId: id, signal: context.nextAttempt };
+        const { streamSequence: sequence, storedAtUnixMs } = context;
+        const occasion = { trigger, atUnixMs: storedAtUnixMs };
         if (type === GATEWAY_TYPE) {
-          const { streamSequence: sequence, storedAtUnixMs } = context;
-          return onAnnouncement({ announcement: data as GatewayAnnouncement, sequence, storedAtUnixMs }, trigger);
+          const announced = { announcement: data as GatewayAnnouncement, sequence, storedAtUnixMs };
+          return onAnnouncement(announced, occasion, async (isNew) =>
+            isNew ? undefined : askFirst(connectionOf(announced), storedAtUnixMs),
+          );
         }
+        if (type === ENSURE_DUE_TYPE) return onDue(data as EnsureDue, occasion);
         const change = data as Change;
         return change.kind === 'publickeies'
           ? onPublicKey(change.object, change.type, trigger)
@@ -150,41 +181,6 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change>({
     };
   },
 });
-
-function connectionEnsurer(ports: FunctionPorts) {
-  const { connections, log } = ports;
-  const reconcileTunnelsStatus = tunnelsReconciler(ports);
-
-  /** Creates or updates the Connection, then its list of tunnels. Idempotent. */
-  return async function ensureConnection(
-    gateway: GatewayState,
-    trigger: Trigger,
-  ): Promise<{ readonly outcome: Outcome; readonly uid?: string }> {
-    try {
-      const desired = desiredConnection(gateway.announcement);
-      const { connection, change } = await connections.ensure(desired, { signal: trigger.signal() });
-      if (connection.metadata.deletionTimestamp !== undefined) {
-        return { outcome: { outcome: 'throttled', reason: 'BeingDeleted' } };
-      }
-      const { added, removed } = await reconcileTunnelsStatus(connection, gateway, trigger);
-      const { uid } = connection.metadata;
-      if (change === 'none' && added.length === 0 && removed.length === 0) {
-        return { outcome: { outcome: 'throttled', reason: 'Unchanged' }, uid };
-      }
-      const after = { uid, epoch: gateway.epoch, change, added, removed };
-      return { outcome: { outcome: 'written', reason: change === 'created' ? 'Created' : 'Reconciled', after }, uid };
-    } catch (err) {
-      if (!(err instanceof StoreError)) throw err;
-      log.warn({ err, connection: connectionKey(refOf(gateway.announcement)) }, 'Connection not ensured');
-      const retryAfter = err.retryAfterMs === undefined ? {} : { retryAfterMs: err.retryAfterMs };
-      return { outcome: { outcome: 'failed', reason: err.code, ...retryAfter } };
-    }
-  };
-}
-
-function refOf({ namespace, connection }: GatewayAnnouncement): ConnectionRef {
-  return { namespace, name: connection };
-}
 
 function listingOf(uid: string, { epoch, sequence }: GatewayState): string {
   return `${uid}/${epoch}/${sequence}`;

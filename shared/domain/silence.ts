@@ -1,6 +1,5 @@
-import { type BusMessage, encodeCloudEvent } from './cloud-event.ts';
 import type { ConnectionRef } from './connection.ts';
-import { dueSubject, timerSubject } from './subjects.ts';
+import { type TimerMessage, timerMessage } from './timer-message.ts';
 
 /** The timer that asks whether a gateway still speaks. Its times are the bus server's, never a process's own. */
 
@@ -24,18 +23,14 @@ export const silenceDueSchema = {
   required: ['namespace', 'connection', 'dueAtUnixMs'],
 } as const;
 
-export function silenceTimerMessage(
-  connection: ConnectionRef,
-  dueAtUnixMs: number,
-): { readonly message: BusMessage; readonly dueAtUnixMs: number; readonly target: string } {
+export function silenceTimerMessage(connection: ConnectionRef, dueAtUnixMs: number): TimerMessage {
   const data: SilenceDue = { namespace: connection.namespace, connection: connection.name, dueAtUnixMs };
-  const message = encodeCloudEvent(timerSubject('silent', connection), {
+  return timerMessage('silent', connection, dueAtUnixMs, {
     id: `silence.${connection.namespace}.${connection.name}.${dueAtUnixMs}`,
     source: '/functions/gateway-silence',
     type: SILENCE_DUE_TYPE,
     data,
   });
-  return { message, dueAtUnixMs, target: dueSubject('silent', connection) };
 }
 
 /** A timer that comes later than this was held up, by an outage of the bus most likely, and proves nothing. */

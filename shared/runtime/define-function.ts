@@ -59,6 +59,8 @@ export type Outcome = {
   readonly judgedBy?: JudgedBy;
   /** Only with `failed` and `onFailure: 'retry'`: not before this long. */
   readonly retryAfterMs?: number;
+  /** Only with `failed`: another event, a timer say, will bring it back; this one need not come again. */
+  readonly comesBack?: boolean;
   /** Publish a decision though the outcome is one that is only counted (a listing change). */
   readonly notable?: boolean;
   /** Changes of value that were told before this event and will never be shown, as the API refused them. */

@@ -116,7 +116,7 @@ function eventProcessor(
       return ACK;
     }
     await record(decoded.event, outcome, delivery);
-    if (outcome.outcome !== 'failed') return ACK;
+    if (outcome.outcome !== 'failed' || outcome.comesBack) return ACK;
     return manifest.onFailure === 'retry'
       ? retry(outcome.retryAfterMs ?? backOffMs(delivery.deliveryCount))
       : { kind: 'ack', failed: true };

@@ -2,11 +2,14 @@ import { describe, expect, it } from 'vitest';
 import { EmbeddedStateStore } from '../../shared/adapters/embedded-state-store.ts';
 import { REMOTE_CLUSTER_ID_LABEL } from '../../shared/domain/connection.ts';
 import { GATEWAY_TYPE } from '../../shared/domain/gateway-announcement.ts';
-import { gatewaySubject } from '../../shared/domain/subjects.ts';
+import { OBSERVATION_TYPE } from '../../shared/domain/observation.ts';
+import { gatewaySubject, observationSubject } from '../../shared/domain/subjects.ts';
+import { sharedConsumer } from '../../shared/domain/topology.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import { FunctionWorld, REF } from '../support/function-world.ts';
 import { passingStore } from '../support/passing.ts';
 
+const GATEWAYS_CONSUMER = sharedConsumer('connection-ensure-gateways', 'GATEWAYS', ['gateways.*.*']);
 const TWO = ['liqo-tunnel', 'liqo-tunnel1'];
 
 /** Everything but the gateway's silence. */
@@ -158,27 +161,172 @@ describe('connection-ensure', () => {
     expect(world.tunnel('liqo-tunnel1')?.value).toBe('Connected');
   });
 
-  it('tries again, ever more slowly, while the API refuses; a change that is overtaken is let go', async () => {
-    const world = new FunctionWorld();
-    let refusing = true;
+  /** Observations of `ms`, one in two seconds, as a gateway makes them that lives. */
+  async function speakFor(world: FunctionWorld, ms: number, gatewayEpoch: number, from = 1): Promise<void> {
+    for (let sequence = from; sequence < from + ms / 2_000; sequence++) {
+      await world.observe({ gatewayEpoch, sequence, kind: 'pong' });
+      await world.clock.advance(2_000);
+    }
+  }
+
+  /** A replica whose API answers with `refusal()` for as long as that is something. */
+  function refusedReplica(world: FunctionWorld, refusal: () => StoreError | undefined): readonly number[] {
     const attemptsAt: number[] = [];
     world.start('connection-ensure', {
       connections: (store) => ({
         ...passingStore(store),
         async ensure(...call) {
           attemptsAt.push(world.clock.monotonicMs());
-          if (refusing) throw new StoreError('forbidden', 'no role', { status: 403 });
+          const error = refusal();
+          if (error !== undefined) throw error;
           return store.ensure(...call);
         },
       }),
     });
+    return attemptsAt;
+  }
+
+  it.each(['not-found', 'forbidden'] as const)(
+    'comes back, ever more slowly, to a gateway whose namespace refuses it (%s)',
+    async (code) => {
+      const world = new FunctionWorld();
+      let refusing = true;
+      const attemptsAt = refusedReplica(world, () => (refusing ? new StoreError(code, 'no namespace') : undefined));
+      const epoch = await world.announce(TWO);
+      await speakFor(world, 200_000, epoch);
+      expect(world.connection()).toBeUndefined();
+      const seconds = attemptsAt.map((ms) => Math.round(ms / 1_000));
+      expect(seconds).toEqual([0, 1, 3, 7, 15, 31, 63, 123, 183]);
+      refusing = false;
+      await speakFor(world, 62_000, epoch, 1_001);
+      expect(listed(world)).toEqual(TWO);
+    },
+  );
+
+  it('gives up on a gateway that is refused and has gone silent, until it announces itself again', async () => {
+    const world = new FunctionWorld();
+    let refusing = true;
+    const attemptsAt = refusedReplica(world, () => (refusing ? new StoreError('not-found', 'gone') : undefined));
     await world.announce(TWO);
-    await world.clock.advance(60_000);
-    expect(world.connection()).toBeUndefined();
-    expect(attemptsAt.slice(0, 5)).toEqual([0, 250, 750, 1_750, 3_750]);
+    await world.clock.advance(3_600_000);
+    expect(attemptsAt.length).toBe(5); // those within 30 s of its only word
     refusing = false;
+    await world.announce(TWO);
+    expect(listed(world)).toEqual(TWO);
+  });
+
+  it('serves others while more gateways are refused than it takes at once', async () => {
+    const world = new FunctionWorld();
+    const attemptsAt = refusedReplica(world, () =>
+      attemptsAt.length <= 100 ? new StoreError('not-found', 'no namespace') : undefined,
+    );
+    for (let index = 0; index < 100; index++) {
+      const ref = { namespace: 'nowhere', name: `gw-${index}` };
+      const { namespace, name: connection } = ref;
+      const about = { namespace, connection, gatewayName: `${index}`, mode: 'server', remoteClusterId: 'milan' };
+      const data = { ...about, interfaces: TWO, announcedAt: world.now() };
+      await world.publish(gatewaySubject(ref), GATEWAY_TYPE, data);
+    }
+    await world.announce(TWO);
+    expect(listed(world)).toEqual(TWO);
+  });
+
+  it('tries again while the API does not answer', async () => {
+    const world = new FunctionWorld();
+    let isAway = true;
+    const attemptsAt = refusedReplica(world, () => (isAway ? new StoreError('unavailable', 'no answer') : undefined));
+    await world.announce(TWO);
+    await world.clock.advance(120_000);
+    expect(attemptsAt.length).toBeGreaterThan(5);
+    expect(attemptsAt.length).toBeLessThan(15); // ever more slowly
+    isAway = false;
     await world.clock.advance(31_000);
     expect(listed(world)).toEqual(TWO);
+  });
+
+  it('keeps the announcement of what the API would never take as a dead letter', async () => {
+    const world = new FunctionWorld();
+    const attemptsAt = refusedReplica(
+      world,
+      () => new StoreError('invalid', 'metadata.labels: must be no more than 63'),
+    );
+    await world.announce(TWO);
+    await world.clock.advance(3_600_000);
+    expect(attemptsAt).toEqual([0]);
+    const letters = await world.lastMessages('DEAD_LETTERS', 'dead.connection-ensure');
+    expect(JSON.parse(Buffer.from(letters[0]?.data ?? []).toString())).toMatchObject({ reason: 'RefusedByApi' });
+  });
+
+  describe('at its start, where the Connection of an announced gateway is missing', () => {
+    /** A gateway that announced itself and spoke, and whose Connection went while nobody watched. */
+    async function worldWithout(): Promise<{ world: FunctionWorld; epoch: number }> {
+      const world = new FunctionWorld();
+      const [ensure, status] = [world.start('connection-ensure'), world.start('tunnel-status')];
+      const epoch = await world.announce(TWO);
+      await speakFor(world, 4_000, epoch);
+      await ensure.stop();
+      await status.stop();
+      world.kubernetes.deleteConnection(REF);
+      return { world, epoch };
+    }
+
+    it('makes it where the gateway has spoken lately', async () => {
+      const { world } = await worldWithout();
+      world.start('connection-ensure');
+      await world.clock.advance(1_000);
+      expect(listed(world)).toEqual(TWO);
+    });
+
+    it('makes it as soon as the gateway is heard, where the last word was said in its stead', async () => {
+      const { world, epoch } = await worldWithout();
+      await world.clock.advance(600_000);
+      const said = { namespace: REF.namespace, connection: REF.name, gatewayEpoch: epoch, observedAt: world.now() };
+      for (const interfaceId of TWO) {
+        const data = { ...said, interfaceId, kind: 'silent', message: 'gone' };
+        await world.publish(observationSubject(REF, interfaceId), OBSERVATION_TYPE, data);
+      }
+      world.start('connection-ensure');
+      await world.clock.advance(5_000);
+      expect(world.connection()).toBeUndefined();
+      await speakFor(world, 10_000, epoch, 100);
+      expect(listed(world)).toEqual(TWO);
+    });
+
+    it('leaves it away where the gateway is long gone, at each start, until it announces itself', async () => {
+      const { world } = await worldWithout();
+      await world.clock.advance(600_000);
+      for (let restart = 1; restart <= 3; restart++) {
+        const ensure = world.start('connection-ensure');
+        await world.clock.advance(120_000);
+        expect(world.connection()).toBeUndefined();
+        expect(world.decisions.filter(({ reason }) => reason === 'GatewaySilent').length).toBe(restart);
+        await ensure.stop();
+      }
+      world.start('connection-ensure');
+      await world.announce(TWO);
+      expect(listed(world)).toEqual(TWO);
+    });
+
+    it('leaves it away, too, where its consumer was made again and hands out every announcement', async () => {
+      const { world } = await worldWithout();
+      await world.clock.advance(600_000);
+      world.broker.consumer(GATEWAYS_CONSUMER).recreate();
+      world.start('connection-ensure');
+      await world.clock.advance(120_000);
+      expect(world.connection()).toBeUndefined();
+    });
+
+    it('mends the one that is there though its gateway is long gone', async () => {
+      const world = new FunctionWorld();
+      const ensure = world.start('connection-ensure');
+      await world.announce(TWO);
+      await ensure.stop();
+      world.kubernetes.foreignPut(REF, 'kubectl-edit', (status) => ({ ...status, tunnels: [] }));
+      await world.clock.advance(600_000);
+      world.start('connection-ensure');
+      await world.clock.settle();
+      expect(listed(world)).toEqual(TWO);
+    });
   });
 
   it('adds nothing to a Connection that is being deleted', async () => {

@@ -73,6 +73,7 @@ export class ApiProxy implements AsyncDisposable {
     this.passed.push(seen);
     const { host: _, ...headers } = request.headers;
     const sent = httpsRequest(new URL(url, this.#target), { method, headers, agent: this.#agent }, (answered) => {
+      if (response.destroyed) return void answered.resume(); // its caller has given up
       response.writeHead(answered.statusCode ?? 502, answered.headers).flushHeaders(); // a watch may say nothing for long
       pipeline(answered, response, () => {}); // the end of either is the end of the other
     });

@@ -281,6 +281,13 @@ await describeReal('connection-ensure on real parts', ['nats-server', 'etcd', 'k
     });
   });
 
+  /** Gateways that were never to be served would come back for as long as the others speak. */
+  async function forget(namespaces: readonly string[]): Promise<void> {
+    const { streams } = await parts.manager();
+    for (const namespace of namespaces) await streams.purge('GATEWAYS', { filter: `gateways.${namespace}.*` });
+    await parts.untilIdle();
+  }
+
   async function setUpAgain(): Promise<void> {
     const consumers = CATALOG.flatMap(({ manifest }) => ('consumers' in manifest ? manifest.consumers : []));
     await setupBus(parts.bus.link.connection, SETUP_FOR_TESTS(consumers));
@@ -347,10 +354,56 @@ await describeReal('connection-ensure on real parts', ['nats-server', 'etcd', 'k
 
       ensure = await parts.startFunctions(PATIENT, ['connection-ensure']);
       await eventually(async () => (await listed(gateway.ref)).length === 2, 'what was announced meanwhile', LIMIT_MS);
-      // Their announcements would come again for an hour.
-      const { streams } = await parts.manager();
-      for (const namespace of [gone, closed]) await streams.purge('GATEWAYS', { filter: `gateways.${namespace}.*` });
-      await parts.untilIdle();
+      await forget([gone, closed]);
+    });
+
+    it('for every gateway, though more of them than it takes at once are in namespaces that do not exist yet', async () => {
+      const later = Array.from({ length: 70 }, (_, index) => `later-${index}`);
+      await Promise.all(later.map((namespace) => new TestGateway(parts.bus, namespace, 1).announce()));
+      await eventually(
+        () => later.every((namespace) => decided({ namespace, name: 'gw-rome' }, 'not-found')),
+        'all of them to be refused',
+        LIMIT_MS,
+      );
+      await parts.gateway(1);
+      await parts.untilIdle(); // none of them is held back
+
+      const [appears = '', ...others] = later;
+      await write('POST', '/api/v1/namespaces', { metadata: { name: appears } });
+      const isThere = async () => (await listed({ namespace: appears, name: 'gw-rome' })).length === 1;
+      await eventually(isThere, 'the Connection in the namespace that has appeared', 2 * LIMIT_MS);
+      await forget(others);
+    });
+
+    it('at its start for a Connection that is missing only where its gateway lives', async () => {
+      const silentAfterMs = 3_000;
+      const flags = [`--gateway-silent-after=${silentAfterMs}ms`];
+      const gateway = await connectedGateway(1);
+      const { ref } = gateway;
+      await ensure.stop();
+      await write('DELETE', pathOf(ref));
+      const spokeAtMs = performance.now();
+      await eventually(() => performance.now() - spokeAtMs > 2 * silentAfterMs, 'its silence', LIMIT_MS);
+
+      parts.decisions.length = 0;
+      ensure = await startEnsure(flags); // is told of the deletion, too
+      await eventually(() => decided(ref, 'GatewaySilent', 2), 'to be left away', LIMIT_MS);
+      await ensure.stop();
+      ensure = await startEnsure(flags);
+      await eventually(() => decided(ref, 'GatewaySilent', 3), 'to be left away again', LIMIT_MS);
+      expect(await parts.connection(ref)).toBeUndefined();
+
+      await ensure.stop();
+      gateway.startPinging(100);
+      ensure = await startEnsure(flags);
+      await eventually(
+        async () => (await listed(ref)).length === 1,
+        'the Connection of a gateway that lives',
+        LIMIT_MS,
+      );
+      await gateway.stopPinging();
+      await ensure.stop();
+      ensure = await startEnsure();
     });
 
     it('for watched namespaces only', async () => {

@@ -30,6 +30,7 @@ connection-aggregate:
 connection-ensure:
   - { stream: GATEWAYS, consumer: connection-ensure-gateways }
   - { stream: CHANGES, consumer: connection-ensure-changes }
+  - { stream: TIMERS, consumer: connection-ensure-due }
 gateway-silence:
   - { stream: TIMERS, consumer: gateway-silence }
 {{- end }}

@@ -37,6 +37,8 @@ import { type NetworkSide, startWireguardNetwork, type WireguardNetwork } from '
 export type RealLabOptions = LabOptions & {
   /** Servers of the NATS cluster, each with a copy of every stream. @defaultValue 1 */
   readonly natsReplicas?: number;
+  /** Told of each step of the start as it begins, and of what holds one up. */
+  readonly onProgress?: (step: string) => void;
   /** Called when the tunnels are there and no gateway runs yet. */
   readonly prepare?: (network: WireguardNetwork) => Promise<void>;
 };
@@ -59,14 +61,17 @@ export async function startRealLab(options: RealLabOptions): Promise<RealLab> {
   await using cleanUp = new AsyncDisposableStack();
   await removeAbandonedFolders();
   const folder = await makeTemporaryFolder('lab');
+  const { tunnels, natsReplicas = 1, onProgress = () => {} } = options;
   let lab: RealLab | undefined;
   cleanUp.defer(async () => {
     if (lab === undefined) await removeTemporaryFolder(folder); // else it is the lab's to keep or remove
   });
-  const network = cleanUp.use(await startWireguardNetwork({ tunnels: options.tunnels, logFolder: folder }));
+  onProgress(`two network namespaces, ${tunnels} WireGuard tunnel${tunnels === 1 ? '' : 's'}`);
+  const network = cleanUp.use(await startWireguardNetwork({ tunnels, logFolder: folder, onWait: onProgress }));
   const { host } = network;
+  onProgress(`nats-server${natsReplicas === 1 ? '' : ` × ${natsReplicas}`}, etcd, kube-apiserver`);
   const servers = [
-    launchNatsServers(options.natsReplicas ?? 1, { host }).then((server) => cleanUp.use(server)),
+    launchNatsServers(natsReplicas, { host }).then((server) => cleanUp.use(server)),
     launchKubeApiserver({ host, audit: true }).then((server) => cleanUp.use(server)),
   ] as const;
   await Promise.allSettled(servers); // both have ended or been put on the stack before the stack may unwind
@@ -136,12 +141,16 @@ export class RealLab implements Lab {
 
   /** @internal */
   async start(): Promise<void> {
+    const { onProgress = () => {}, replicas } = this.#options;
+    onProgress('CRDs, streams, consumers');
     await runToEnd({
       ...{ name: 'wg-keepalive setup', logFile: `${this.#folder}/setup.log`, env: this.#environment() },
       ...wgKeepalive('setup', `--nats-url=${this.nats.urls}`, `--nats-replicas=${this.nats.servers.length}`),
     });
+    onProgress('namespaces');
     await Promise.all(LAB_GATEWAYS.map((gateway) => createTenant(this.#client, gateway)));
     await this.#options.prepare?.(this.network);
+    onProgress(`${LAB_GATEWAYS.length} gateways, functions${replicas === 1 ? '' : ` × ${replicas}`}`);
     await this.#processes.start(this.#tunnels);
   }
 

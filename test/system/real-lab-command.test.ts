@@ -43,6 +43,15 @@ await describeReal(
       );
       const { code, stdout, stderr } = await ended;
       expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringContaining('all 3 expectations were met') });
+      const steps = stderr.split('\n').flatMap((line) => /^ *\d+\.\d s {2}(.*)$/.exec(line)?.[1] ?? []);
+      expect(steps.filter((step) => !step.includes('; trying again'))).toEqual([
+        'two network namespaces, 4 WireGuard tunnels',
+        'nats-server, etcd, kube-apiserver',
+        'CRDs, streams, consumers',
+        'namespaces',
+        '2 gateways, functions',
+        'the lab runs',
+      ]);
       const result = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
       expect(result).toMatchObject({
         connections: [

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
-import { copyFile, cp, mkdir, mkdtempDisposable, writeFile } from 'node:fs/promises';
+import { copyFile, cp, glob, mkdir, mkdtempDisposable, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, sep } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
 const root = join(import.meta.dirname, '../..');
@@ -124,6 +124,28 @@ const planted: readonly Planted[] = [
     twin: "import { connectionKey } from '../../shared/domain/connection.ts';\nexport const it = connectionKey;\n",
   },
   {
+    room: 'the command line: no lab',
+    rule: 'noRestrictedImports',
+    file: 'shared/cli/commands/planted.ts',
+    violation:
+      "import { startEmbeddedLab } from '../../../infra/lab/embedded-lab.ts';\nexport const it = startEmbeddedLab;\n",
+    twin: "import { systemClock } from '../../adapters/system-clock.ts';\nexport const it = systemClock;\n",
+  },
+  {
+    room: 'the command line: no lab, when it is called',
+    rule: 'noRestrictedImports',
+    file: 'shared/cli/planted.ts',
+    violation: "export const it = () => import('../../infra/lab/lab-command.ts');\n",
+    twin: "export const it = () => import('./commands/gateway.ts');\n",
+  },
+  {
+    room: 'real servers: no lab',
+    rule: 'noRestrictedImports',
+    file: 'infra/servers/planted.ts',
+    violation: "import { runCommand } from '../lab/network-namespace.ts';\nexport const it = runCommand;\n",
+    twin: "import { systemClock } from '../../shared/adapters/system-clock.ts';\nexport const it = systemClock;\n",
+  },
+  {
     room: 'everywhere: no barrels',
     rule: 'noBarrelFile',
     file: 'shared/adapters/planted.ts',
@@ -170,6 +192,53 @@ async function lint(file: string, source: string): Promise<readonly string[]> {
   const { diagnostics } = JSON.parse(output) as { readonly diagnostics: readonly { readonly category: string }[] };
   return diagnostics.map(({ category }) => category.split('/').at(-1) ?? category);
 }
+
+/** Puts the program together, so it alone may know both the command line and what is built on it. */
+const PROGRAM = 'shared/cli/dispatch.ts';
+
+/** `shared/domain`, `infra/lab`; all functions are one. */
+function roomOf(file: string): string {
+  const [area = '', room = ''] = file.split(sep);
+  return area === 'functions' ? area : `${area}/${room}`;
+}
+
+/** Which rooms import which, as `from → to`. */
+async function arrows(): Promise<ReadonlySet<string>> {
+  const found = new Set<string>();
+  for await (const file of glob('{functions,shared,infra}/**/*.ts', { cwd: root })) {
+    if (file === PROGRAM) continue;
+    const source = await readFile(join(root, file), 'utf8');
+    for (const [, path = ''] of source.matchAll(/(?:from|import\()\s*'(\.[^']+\.ts)'/g)) {
+      const [from, to] = [roomOf(file), roomOf(join(dirname(file), path))];
+      if (from !== to) found.add(`${from} → ${to}`);
+    }
+  }
+  return found;
+}
+
+/** Those that are left when rooms that import nothing any more are taken away, one after another. */
+function withoutEnd(all: ReadonlySet<string>): readonly string[] {
+  let left = [...all];
+  for (;;) {
+    const importing = new Set(left.map((arrow) => arrow.split(' → ')[0]));
+    const next = left.filter((arrow) => importing.has(arrow.split(' → ')[1]));
+    if (next.length === left.length) return left;
+    left = next;
+  }
+}
+
+describe('the arrows between the rooms', () => {
+  it('point one way', async () => {
+    const all = await arrows();
+    expect(all).toContain('shared/cli → shared/domain');
+    expect(withoutEnd(all)).toEqual([]);
+  });
+
+  it('would show two rooms that know each other', () => {
+    const mutual = ['infra/lab → shared/cli', 'shared/cli → infra/lab'];
+    expect(withoutEnd(new Set([...mutual, 'infra/lab → shared/domain']))).toEqual(mutual);
+  });
+});
 
 describe('the walls between the rooms', () => {
   it.each(planted)('$room', async ({ rule, file, violation, twin }) => {

@@ -1,18 +1,18 @@
-import { startEmbeddedLab } from '../../../infra/lab/embedded-lab.ts';
-import type { Lab, LabOptions } from '../../../infra/lab/lab.ts';
-import { startLabPage } from '../../../infra/lab/lab-page.ts';
-import { watchLab } from '../../../infra/lab/lab-session.ts';
-import { runScenario, type ScenarioReport } from '../../../infra/lab/run-scenario.ts';
-import { readScenario, type Scenario } from '../../../infra/lab/scenario.ts';
-import { createPinoLogger } from '../../adapters/pino-logger.ts';
-import { systemClock } from '../../adapters/system-clock.ts';
-import { type Connection, connectionKey } from '../../domain/connection.ts';
-import type { Logger } from '../../ports/telemetry.ts';
-import type { Run } from '../command-table.ts';
-import { UsageError } from '../errors.ts';
-import { pingFromOptions } from '../ping-from-options.ts';
-import { abortOnStopSignal } from '../shutdown.ts';
-import { writeRecording } from '../write-recording.ts';
+import { createPinoLogger } from '../../shared/adapters/pino-logger.ts';
+import { systemClock } from '../../shared/adapters/system-clock.ts';
+import type { Run } from '../../shared/cli/command-table.ts';
+import { UsageError } from '../../shared/cli/errors.ts';
+import { pingFromOptions } from '../../shared/cli/ping-from-options.ts';
+import { abortOnStopSignal } from '../../shared/cli/shutdown.ts';
+import { writeRecording } from '../../shared/cli/write-recording.ts';
+import { type Connection, connectionKey } from '../../shared/domain/connection.ts';
+import type { Logger } from '../../shared/ports/telemetry.ts';
+import { startEmbeddedLab } from './embedded-lab.ts';
+import type { Lab, LabOptions } from './lab.ts';
+import { startLabPage } from './lab-page.ts';
+import { watchLab } from './lab-session.ts';
+import { runScenario, type ScenarioReport } from './run-scenario.ts';
+import { readScenario, type Scenario } from './scenario.ts';
 
 /** A scenario on a slow machine gets this much longer for each expectation. */
 const SCENARIO_GRACE_MS = 10_000;
@@ -23,7 +23,6 @@ export const run: Run<'lab'> = async (options) => {
   const scenario = options.scenarioFile === undefined ? undefined : await readScenario(options.scenarioFile);
   const labOptions = labOptionsOf(options, scenario, log);
   const stopped = abortOnStopSignal(log);
-  if (options.parts === 'real') process.stderr.write('starting nats-server, etcd, kube-apiserver and WireGuard …\n');
   const lab = await startLab(options, labOptions);
   const over = new AbortController();
   const timer =
@@ -92,8 +91,15 @@ async function startLab({ parts, natsReplicas }: Parameters<typeof run>[0], labO
       throw new UsageError(`--nats-replicas ${natsReplicas}: there is one bus in here; want --parts real`);
     return startEmbeddedLab(labOptions);
   }
-  const { startRealLab } = await import('../../../infra/lab/real-lab.ts');
-  return startRealLab({ ...labOptions, natsReplicas });
+  const { startRealLab } = await import('./real-lab.ts');
+  const startMs = performance.now();
+  const onProgress = (step: string) => {
+    const seconds = ((performance.now() - startMs) / 1_000).toFixed(1);
+    process.stderr.write(`${seconds.padStart(5)} s  ${step}\n`);
+  };
+  const lab = await startRealLab({ ...labOptions, natsReplicas, onProgress });
+  onProgress('the lab runs');
+  return lab;
 }
 
 /** All that the lab's streams and Connections say, for `replay --file` and `explain --file`. */

@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream';
 import type { NatsConnection } from 'nats';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { NatsBus } from '../../shared/adapters/nats-bus.ts';
+import { launchNatsServers, type NatsCluster } from '../../infra/servers/launch-nats.ts';
+import { NatsBus } from '../../shared/adapters/nats-bus.ts';
 import { type SetupOptions, setupBus } from '../../shared/adapters/nats-setup.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { partitionConsumers, partitionsIn, sharedConsumer } from '../../shared/domain/topology.ts';
@@ -11,40 +12,69 @@ import { OutboxSender } from '../../shared/runtime/outbox-sender.ts';
 import { eventually } from '../support/eventually.ts';
 import { type NatsHarness, SETUP_FOR_TESTS, startNatsHarness } from '../support/nats-harness.ts';
 import { describeReal } from '../support/real-parts.ts';
+import { silentLogger } from '../support/silent-logger.ts';
 
 const FUNCTION = 'tunnel-status';
 const GATEWAYS = 24;
 const INTERFACES = ['liqo-tunnel', 'liqo-tunnel1'];
 const EVERY_MS = 20;
+const MAX_BACKLOG = 2_000;
 const LIMIT_MS = 60_000;
 
 const consumersOf = (partitions: number) => partitionConsumers(FUNCTION, partitions);
-const setupFor = (partitions: number): SetupOptions => ({ ...SETUP_FOR_TESTS(consumersOf(partitions)), partitions });
+const setupFor = (partitions: number, replicas = 1): SetupOptions => ({
+  ...SETUP_FOR_TESTS(consumersOf(partitions)),
+  ...{ partitions, replicas, drainTimeoutMs: LIMIT_MS }, // on a machine under load
+});
 
 await describeReal('the number of partitions', ['nats-server'], () => {
-  describe('changes while gateways speak and replicas handle what they say', () => {
-    let harness: NatsHarness;
+  describe.each([
+    {
+      servers: 1,
+      moves: [
+        { from: 16, to: 5 },
+        { from: 5, to: 40 },
+      ],
+    },
+    { servers: 3, moves: [{ from: 16, to: 5 }] },
+  ])('changes on $servers servers while gateways speak and replicas handle what they say', ({ servers, moves }) => {
+    let nats: NatsCluster;
+    const clients: NatsBus[] = [];
     let gateways: Fleet;
     /** Stream sequences in the order in which they were handled, by Connection. */
     const handled = new Map<string, number[]>();
+    const events = new Set<number>();
     const partitionsOf = new Map<string, Set<string>>();
 
     beforeAll(async () => {
-      harness = await startNatsHarness();
-      await setupBus((await harness.connect()).link.connection, setupFor(16));
-      gateways = new Fleet(await harness.connect());
+      nats = await launchNatsServers(servers);
+      await setUp(await connect(), 16);
+      gateways = new Fleet(await connect());
     });
-    afterAll(() => harness[Symbol.asyncDispose]());
+    afterAll(async () => {
+      await Promise.all(clients.map((client) => client.close()));
+      await nats[Symbol.asyncDispose]();
+    });
+
+    async function connect(): Promise<NatsBus> {
+      const bus = NatsBus.open({ servers: nats.urls, name: 'test' }, systemClock, silentLogger);
+      clients.push(bus);
+      await bus.link.whenUp();
+      return bus;
+    }
+
+    const setUp = (bus: NatsBus, partitions: number) => setupBus(bus.link.connection, setupFor(partitions, servers));
 
     /** A replica of a release with so many partitions. */
     async function startReplica(partitions: number): Promise<() => Promise<void>> {
-      const bus = await harness.connect();
+      const bus = await connect();
       const stop = new AbortController();
       const handle = async ({ subject, streamSequence }: Delivery) => {
         const [, partition = '', namespace = '', connection = ''] = subject.split('.');
         const key = `${namespace}/${connection}`;
         await sleep(Math.random() * 5); // two at a time of one Connection would overtake each other
         handled.set(key, [...(handled.get(key) ?? []), streamSequence]);
+        events.add(streamSequence);
         partitionsOf.set(key, (partitionsOf.get(key) ?? new Set()).add(partition));
         return { kind: 'ack' } as const;
       };
@@ -55,50 +85,47 @@ await describeReal('the number of partitions', ['nats-server'], () => {
       };
     }
 
-    const total = () => handled.values().reduce((sum, { length }) => sum + length, 0);
     /** Until replicas have handled so much more. */
-    const untilMore = async (events: number) => {
-      const want = total() + events;
-      await eventually(() => total() >= want, `${events} more events`, LIMIT_MS);
+    const untilMore = async (more: number) => {
+      const want = events.size + more;
+      await eventually(() => events.size >= want, `${more} more events`, LIMIT_MS);
     };
 
-    test.for([
-      { from: 16, to: 5 },
-      { from: 5, to: 40 },
-    ])(
+    test.for(moves)(
       'from $from to $to: each event is handled once, and in order',
       { timeout: 3 * LIMIT_MS },
       async ({ from, to }) => {
-        const connection = (await harness.connect()).link.connection;
+        const setup = await connect();
         const old = await Promise.all([startReplica(from), startReplica(from)]);
-        gateways.start();
+        gateways.start(() => gateways.said - events.size);
         await untilMore(1_000);
-        const changes = await setupBus(connection, setupFor(to)); // replicas of the old release go on
+        const changes = await setUp(setup, to); // replicas of the old release go on
         expect(changes).toContainEqual({
           ...{ kind: 'stream', name: 'OBSERVATIONS', change: 'updated', fields: ['subject_transform'] },
         });
-        await untilMore(500);
+        await untilMore(50); // of 40 partitions the old ones handle five
         const now = await Promise.all([startReplica(to), startReplica(to)]); // a rolling upgrade: for a while both are there
         await untilMore(500);
         await Promise.all(old.map((end) => end()));
         await untilMore(1_000);
         expect(await gateways.stop()).toEqual({ unsent: 0, coalesced: 0, superseded: 0 });
-        await eventually(() => total() === gateways.said, 'all that was said to be handled', LIMIT_MS);
+        await eventually(() => events.size === gateways.said, 'all that was said to be handled', LIMIT_MS);
         await Promise.all(now.map((end) => end()));
 
         for (const [key, sequences] of handled) {
-          expect(sequences, key).toEqual(sequences.toSorted((a, b) => a - b));
-          expect(new Set(sequences).size, key).toBe(sequences.length);
+          const inOrder = [...new Set(sequences)].sort((a, b) => a - b);
+          // A leader that changes, as it may on a machine under load, hands out again what was not settled by then.
+          expect(servers === 1 ? sequences : [...new Set(sequences)], key).toEqual(inOrder);
         }
         // Replicas of the old release make their consumers again when these go; nobody does so any more.
-        await setupBus(connection, setupFor(to));
-        expect(await consumerNames(connection)).toEqual(
+        await setUp(setup, to);
+        expect(await consumerNames(setup.link.connection)).toEqual(
           consumersOf(to)
             .map(({ durable }) => durable)
             .sort(),
         );
         // Replicas of the old release did not make theirs again.
-        expect((await setupBus(connection, setupFor(to))).filter(({ change }) => change !== 'unchanged')).toEqual([]);
+        expect((await setUp(setup, to)).filter(({ change }) => change !== 'unchanged')).toEqual([]);
       },
     );
 
@@ -184,7 +211,8 @@ class Fleet {
     this.#bus = bus;
   }
 
-  start(): void {
+  /** @param backlog - what is not handled yet: a machine under load gets no more than it can bear. @defaultValue nothing */
+  start(backlog = () => 0): void {
     const ports = { bus: this.#bus, clock: systemClock, onFailure: () => {} };
     this.#senders = Array.from({ length: GATEWAYS }, (_, n) => {
       const [namespace, gatewayName] = [`tenant-${n % 5}`, `gateway-${n}`];
@@ -192,7 +220,7 @@ class Fleet {
       return new OutboxSender({ ...identity, remoteClusterId: 'milan' }, crypto.randomUUID(), INTERFACES, ports);
     });
     const stop = new AbortController();
-    this.#speaking = { stop, done: this.#speak(stop.signal) };
+    this.#speaking = { stop, done: this.#speak(stop.signal, backlog) };
   }
 
   /** Ends the runs; what could not be stored, or was not said in full. */
@@ -208,8 +236,9 @@ class Fleet {
     };
   }
 
-  async #speak(signal: AbortSignal): Promise<void> {
+  async #speak(signal: AbortSignal, backlog: () => number): Promise<void> {
     for (let sequence = 1; !signal.aborted; sequence++) {
+      while (backlog() > MAX_BACKLOG && !signal.aborted) await sleep(EVERY_MS);
       const pong = { sequence, monotonicMs: sequence, kind: 'pong', value: 'Connected', rttNs: 1_000_000 } as const;
       for (const sender of this.#senders) {
         sender.add(INTERFACES.map((interfaceId) => ({ ...pong, interfaceId, observedAtUnixMs: systemClock.unixMs() })));

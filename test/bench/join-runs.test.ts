@@ -26,16 +26,26 @@ describe('joinRuns', () => {
       parts: 3,
       versions: { commit: 'one and two', node: '24' },
     });
-    expect(joined.machine).toMatchObject({ loadAtStart: 2, loadAtEnd: 2 });
     expect(joined.suites.map(({ name, cases }) => [name, cases[0]?.samples])).toEqual([
       ['gateway', [2]],
       ['scale', [3]],
     ]);
   });
 
-  it('refuses what is no part of the same run', () => {
+  it('keeps the circumstances of each part with its suites, however often it is joined', () => {
+    const first = joinRuns(part('one', 1, { scale: 1 }), { ...part('two', 2, { gateway: 2 }), repeats: 5 });
+    const { suites } = joinRuns(first, part('three', 3, { replay: 3 }));
+    expect(suites.map(({ circumstances }) => circumstances)).toMatchObject([
+      { commit: 'two', loadAtStart: 2, repeats: 5 },
+      { commit: 'three', loadAtStart: 3, repeats: 3 },
+      { commit: 'one', loadAtStart: 1, repeats: 3 },
+    ]);
+  });
+
+  it('refuses a run of another machine', () => {
     const kept = part('one', 0, {});
-    expect(() => joinRuns(kept, { ...kept, repeats: 5 })).toThrow('--resume: repeats is 5, the kept run has 3');
-    expect(() => joinRuns(kept, { ...kept, machine: { ...kept.machine, cores: 8 } })).toThrow(UsageError);
+    expect(() => joinRuns(kept, { ...kept, machine: { ...kept.machine, cores: 8 } })).toThrow(
+      new UsageError('--resume: cores is 8, the kept run is of a machine with 2'),
+    );
   });
 });

@@ -1,38 +1,31 @@
 import { UsageError } from '../../shared/cli/errors.ts';
-import type { BenchRun } from './result.ts';
+import { type BenchRun, circumstancesOf, type SuiteResult } from './result.ts';
 
 /**
  * A run that is taken in parts, each while the machine was quiet: what `later` has measured joins what `earlier` has, or
- * takes its place.
+ * takes its place. Each suite keeps the circumstances of its part.
  *
- * @throws UsageError where the two are no parts of one run
+ * @throws UsageError for runs of two machines
  */
 export function joinRuns(earlier: BenchRun, later: BenchRun): BenchRun {
-  const alike = {
-    repeats: [earlier.repeats, later.repeats],
-    'duration in ms': [earlier.durationMs, later.durationMs],
-    CPU: [earlier.machine.cpu, later.machine.cpu],
-    cores: [earlier.machine.cores, later.machine.cores],
-    niceness: [earlier.machine.niceness, later.machine.niceness],
-    'real-time class': [earlier.machine.isRealTime ?? false, later.machine.isRealTime ?? false],
-  };
-  for (const [what, [before, now]] of Object.entries(alike)) {
-    if (before !== now) throw new UsageError(`--resume: ${what} is ${now}, the kept run has ${before}`);
+  for (const what of ['cpu', 'cores', 'memoryBytes'] as const) {
+    const [before, now] = [earlier.machine[what], later.machine[what]];
+    if (before !== now)
+      throw new UsageError(`--resume: ${what} is ${now}, the kept run is of a machine with ${before}`);
   }
-  const suites = new Map([...earlier.suites, ...later.suites].map((suite) => [suite.name, suite]));
+  const suites = new Map([...suitesOf(earlier), ...suitesOf(later)].map((suite) => [suite.name, suite]));
   return {
     ...later,
     startedAt: earlier.startedAt,
     tookMs: earlier.tookMs + later.tookMs,
     parts: (earlier.parts ?? 1) + 1,
-    machine: {
-      ...later.machine,
-      loadAtStart: Math.max(earlier.machine.loadAtStart, later.machine.loadAtStart),
-      loadAtEnd: Math.max(earlier.machine.loadAtEnd, later.machine.loadAtEnd),
-    },
     versions: joinVersions(earlier.versions, later.versions),
     suites: [...suites.values()].sort((a, b) => a.name.localeCompare(b.name)),
   };
+}
+
+function suitesOf(run: BenchRun): readonly SuiteResult[] {
+  return run.suites.map((suite) => ({ circumstances: circumstancesOf(run), ...suite }));
 }
 
 function joinVersions(earlier: BenchRun['versions'], later: BenchRun['versions']): BenchRun['versions'] {

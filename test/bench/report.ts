@@ -1,6 +1,15 @@
 import { formatDuration } from '../../shared/domain/duration.ts';
 import { COMPARISON_RULE, type Comparison } from './compare.ts';
-import { type BenchRun, type CaseResult, curvesOf, meetsGoal, ratios, type SuiteResult } from './result.ts';
+import {
+  type BenchRun,
+  type CaseResult,
+  type Circumstances,
+  circumstancesOf,
+  curvesOf,
+  meetsGoal,
+  ratios,
+  type SuiteResult,
+} from './result.ts';
 import { median } from './statistics.ts';
 
 type Row = readonly string[];
@@ -49,20 +58,18 @@ export function comparisonTable(comparisons: readonly Comparison[]): string {
 /** The page `docs/performance.md`. */
 export function performanceMarkdown(run: BenchRun): string {
   const { machine, versions } = run;
-  const isBusy = Math.max(machine.loadAtStart, machine.loadAtEnd) > machine.cores;
-  const nice = machine.niceness === 0 ? '' : `, the run at niceness ${machine.niceness}`;
-  const priority = machine.isRealTime ? ', the run in the real-time class of the scheduler' : nice;
-  const busy = isBusy
-    ? `**A busy machine**: more was at work on it than it has cores. Figures by time are too low and spreads too wide; figures by CPU time, and ratios to a floor of the same run, hold better.`
-    : '';
+  const isWhole = run.parts === undefined;
+  const taken = isWhole
+    ? circumstancesText(circumstancesOf(run), machine.cores)
+    : `Taken in ${run.parts} parts, the circumstances of each with its suites.`;
   return `# Performance
 
 Written by \`npm run bench -- --write docs/performance.md\` from one run, whose raw samples are in [performance.json](performance.json). To repeat it: \`npm ci && npm run bench\`; one suite:
 \`npm run bench -- functions\`; against this page: \`npm run bench -- --compare docs/performance.json\`.
 
-${run.startedAt.slice(0, 10)}, ${run.repeats} repeats, ${formatDuration(run.durationMs)} of steady load, ${formatDuration(Math.round(run.tookMs / 1_000) * 1_000)} in all${run.parts === undefined ? '' : `, in ${run.parts} parts`}. ${machine.cpu}, ${machine.cores} cores, ${figure(machine.memoryBytes / 2 ** 30)} GiB,
-${machine.system}; load average ${machine.loadAtStart} before and ${machine.loadAtEnd} after${priority}. ${busy}
+${machine.cpu}, ${machine.cores} cores, ${figure(machine.memoryBytes / 2 ** 30)} GiB, ${machine.system}. ${taken}
 ${Object.entries(versions)
+  .filter(([name]) => name !== 'commit')
   .map(([name, version]) => `${name} ${version}`)
   .join(', ')}.
 
@@ -71,11 +78,25 @@ says anything about another machine.
 
 ${COMPARISON_RULE}
 
-${run.suites.map(suiteMarkdown).join('\n')}`;
+${run.suites.map((suite) => suiteMarkdown(suite, machine.cores)).join('\n')}`;
 }
 
-function suiteMarkdown(suite: SuiteResult): string {
-  const head = `## ${suite.name}\n\n${suite.summary}\n`;
+function circumstancesText(taken: Circumstances, cores: number): string {
+  const { startedAt, commit, repeats, durationMs, tookMs, loadAtStart, loadAtEnd } = taken;
+  const nice = taken.niceness === 0 ? '' : `, at niceness ${taken.niceness}`;
+  const priority = taken.isRealTime ? ', in the real-time class of the scheduler' : nice;
+  const busy =
+    Math.max(loadAtStart, loadAtEnd) > cores
+      ? ' **A busy machine**: more was at work on it than it has cores. Figures by time are too low and spreads too wide; figures by CPU time, and ratios to a floor of the same run, hold better.'
+      : '';
+  return `${startedAt.slice(0, 10)}, commit ${commit}, ${repeats} repeats, ${formatDuration(durationMs)} of steady load, ${formatDuration(
+    Math.round(tookMs / 1_000) * 1_000,
+  )} in all${priority}; load average ${loadAtStart} before and ${loadAtEnd} after.${busy}`;
+}
+
+function suiteMarkdown(suite: SuiteResult, cores: number): string {
+  const taken = suite.circumstances && `\n${circumstancesText(suite.circumstances, cores)}\n`;
+  const head = `## ${suite.name}\n\n${suite.summary}\n${taken ?? ''}`;
   if (suite.leftOut !== undefined) return `${head}\nLeft out: ${suite.leftOut}\n`;
   const curves = curvesOf(suite).map(
     ({ name, by, unit, points, exponent, why }) =>

@@ -7,7 +7,7 @@ export type BenchRun = {
   /** RFC 3339. */
   readonly startedAt: string;
   readonly tookMs: number;
-  /** Where it was taken in several; loads of the machine are then the highest. */
+  /** Where it was taken in several: what differs between them is then with the suites. */
   readonly parts?: number;
   readonly machine: Machine;
   /** Of the product, Node, and the real parts. */
@@ -33,9 +33,28 @@ export type Machine = {
   readonly isRealTime?: boolean;
 };
 
+/** Under which a part of a run was taken. */
+export type Circumstances = Pick<BenchRun, 'startedAt' | 'tookMs' | 'repeats' | 'durationMs'> &
+  Pick<Machine, 'loadAtStart' | 'loadAtEnd' | 'niceness' | 'isRealTime'> & { readonly commit: string };
+
+export function circumstancesOf({
+  startedAt,
+  tookMs,
+  repeats,
+  durationMs,
+  machine,
+  versions,
+}: BenchRun): Circumstances {
+  const { loadAtStart, loadAtEnd, niceness, isRealTime = false } = machine;
+  const commit = versions.commit ?? 'unknown';
+  return { startedAt, tookMs, repeats, durationMs, loadAtStart, loadAtEnd, niceness, isRealTime, commit };
+}
+
 export type SuiteResult = {
   readonly name: string;
   readonly summary: string;
+  /** Where they are not those of the whole run. */
+  readonly circumstances?: Circumstances;
   /** Why it was left out. */
   readonly leftOut?: string;
   readonly cases: readonly CaseResult[];

@@ -13,6 +13,12 @@ RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY . .
 RUN node node_modules/rolldown/bin/cli.mjs -c infra/bundle/rolldown.config.ts
 
+# Carries a scenario out on the running system: cuts tunnels and loses datagrams in the network of a gateway.
+FROM build AS scenario
+RUN apt-get update && apt-get install -y --no-install-recommends nftables \
+    && rm -rf /var/lib/apt/lists/*
+ENTRYPOINT ["node", "infra/compose/run-scenario.ts"]
+
 # NATS, etcd and kube-apiserver from the Go modules that the tests build them from.
 FROM ${GO_IMAGE} AS servers
 WORKDIR /src

@@ -18,5 +18,6 @@ tenant() { # namespace, gateway, remote cluster, file with the remote public key
     \"spec\": { \"publicKey\": \"$(cat "$4")\" } }"
 }
 
-tenant liqo-tenant-milan rome milan "$folder/client.pub"
-tenant liqo-tenant-rome milan rome "$folder/server.pub"
+# The two sides have the names that those of `wg-keepalive lab` have (infra/lab/lab.ts).
+tenant liqo-tenant-milan milan rome "$folder/client.pub"
+tenant liqo-tenant-rome rome milan "$folder/server.pub"

@@ -4,31 +4,17 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type ImageStage, readStages } from '../support/compose-file.ts';
 
 const root = join(import.meta.dirname, '../..');
 const exec = promisify(execFile);
-
-type Stage = { readonly name: string; readonly base: string; readonly lines: readonly string[] };
-
-/** The stages of the Dockerfile in their order, continued lines joined, comments left out. */
-async function readStages(): Promise<readonly Stage[]> {
-  const text = (await readFile(join(root, 'Dockerfile'), 'utf8')).replaceAll(/^#.*\n/gm, '').replaceAll('\\\n', ' ');
-  return text
-    .split(/^FROM /m)
-    .slice(1)
-    .map((stage) => {
-      const [from = '', ...lines] = stage.split('\n').filter(Boolean);
-      const [, base = '', name = ''] = /^(\S+) AS (\S+)$/.exec(from) ?? [];
-      return { name, base, lines };
-    });
-}
 
 /** What no engine builds here: the image's own steps, done on this machine as far as they go without one. */
 describe('the image', () => {
   const cleanUp = new AsyncDisposableStack();
   let app: string;
-  let stages: readonly Stage[];
-  const stageOf = (name: string) => stages.find((stage) => stage.name === name) as Stage;
+  let stages: readonly ImageStage[];
+  const stageOf = (name: string) => stages.find((stage) => stage.name === name) as ImageStage;
 
   beforeAll(async () => {
     stages = await readStages();
@@ -64,7 +50,7 @@ describe('the image', () => {
   });
 
   it('ends in a stage that runs as nobody in particular, with the program as its entry point', () => {
-    const last = stages.at(-1) as Stage;
+    const last = stages.at(-1) as ImageStage;
     expect(last).toMatchObject({ name: 'runtime', base: 'program' });
     expect(last.lines).toContain('USER 65532:65532');
     expect(stageOf('program').lines).toContain('ENTRYPOINT ["node", "/app/dist/wg-keepalive.js"]');

@@ -1,4 +1,4 @@
-// Loads a compose file as Docker Compose does, checks it, and writes the project as JSON.
+// Loads a compose file as Docker Compose does with every profile, checks it, and writes the project as JSON.
 //
 // usage: compose-check FILE
 package main
@@ -15,7 +15,7 @@ func main() {
 	if len(os.Args) != 2 {
 		fail(fmt.Errorf("usage: compose-check FILE"))
 	}
-	options, err := cli.NewProjectOptions(os.Args[1:], cli.WithResolvedPaths(false))
+	options, err := cli.NewProjectOptions(os.Args[1:], cli.WithResolvedPaths(false), cli.WithProfiles([]string{"*"}))
 	if err != nil {
 		fail(err)
 	}

@@ -95,6 +95,8 @@ async function startDriver(
   });
   try {
     const isReady = async () => {
+      // wg takes away the socket of a driver that does not listen yet: it is asked only then.
+      await namespace.exec('grep', ['-q', ` 00010000 .*/wireguard/${interfaceId}\\.sock$`, '/proc/net/unix']);
       await namespace.exec('wg', ['show', interfaceId, 'listen-port']);
       return true;
     };

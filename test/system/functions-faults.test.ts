@@ -2,10 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { setupBus } from '../../shared/adapters/nats-setup.ts';
 import { eventually } from '../support/eventually.ts';
-import { CONSUMERS, FunctionsOnRealParts } from '../support/functions-on-real-parts.ts';
+import { CONSUMERS, type FunctionsOnRealParts } from '../support/functions-on-real-parts.ts';
 import { SETUP_FOR_TESTS } from '../support/nats-harness.ts';
 import { describeReal } from '../support/real-parts.ts';
 import { TestGateway } from '../support/test-gateway.ts';
+import { startTwoReplicas } from '../support/two-replicas.ts';
 import type { WgKeepalive } from '../support/wg-keepalive.ts';
 
 const CRD = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/connections.networking.liqo.io';
@@ -19,10 +20,7 @@ await describeReal('functions when their surroundings break', ['nats-server', 'e
   let replicas: WgKeepalive[];
 
   beforeAll(async () => {
-    parts = await FunctionsOnRealParts.start();
-    const flags = ['--ping-update-status-interval=1s'];
-    replicas = [await parts.startFunctions(flags), await parts.startFunctions(flags)];
-    for (const replica of replicas) await replica.untilReady();
+    ({ parts, replicas } = await startTwoReplicas());
   });
   afterAll(() => parts[Symbol.asyncDispose]());
 

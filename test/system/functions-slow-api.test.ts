@@ -2,9 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import type { ProxiedRequest } from '../support/api-proxy.ts';
 import { eventually } from '../support/eventually.ts';
-import { FunctionsOnRealParts } from '../support/functions-on-real-parts.ts';
+import type { FunctionsOnRealParts } from '../support/functions-on-real-parts.ts';
 import { describeReal } from '../support/real-parts.ts';
 import type { TestGateway } from '../support/test-gateway.ts';
+import { startTwoReplicas } from '../support/two-replicas.ts';
 import type { WgKeepalive } from '../support/wg-keepalive.ts';
 
 /** The API as it is on a bad day: {@link FunctionsOnRealParts.apiProxy} stands between it and two replicas. */
@@ -13,10 +14,7 @@ await describeReal('functions and a slow or refusing API', ['nats-server', 'etcd
   let replicas: WgKeepalive[];
 
   beforeAll(async () => {
-    parts = await FunctionsOnRealParts.start();
-    const flags = ['--ping-update-status-interval=1s'];
-    replicas = [await parts.startFunctions(flags), await parts.startFunctions(flags)];
-    for (const replica of replicas) await replica.untilReady();
+    ({ parts, replicas } = await startTwoReplicas());
   });
   afterAll(() => parts[Symbol.asyncDispose]());
   beforeEach(() => {

@@ -1,10 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CATALOG } from '../../../functions/catalog.ts';
-import { startRealLab } from '../../../infra/lab/real-lab.ts';
 import { DEFAULT_PING_SETTINGS } from '../../../shared/domain/ping-settings.ts';
 import { eventually } from '../../support/eventually.ts';
-import { silentLogger } from '../../support/silent-logger.ts';
+import { startConnectedLab } from '../connected-lab.ts';
 import { LAB_NEEDS, type LongCase } from '../long-case.ts';
 
 const RESUME_LIMIT_MS = 15_000;
@@ -20,11 +19,8 @@ export const natsAway: LongCase = {
   needs: LAB_NEEDS,
   durationMs: 120_000,
   async run({ durationMs, say, signal }) {
-    const options = { tunnels: 2, replicas: 1, ping: PING, functions: FUNCTIONS, log: silentLogger };
-    await using lab = await startRealLab(options);
+    await using lab = await startConnectedLab({ tunnels: 2, ping: PING, functions: FUNCTIONS });
     const stamps = async () => (await lab.connections()).map(({ status }) => status?.latency?.timestamp);
-    const isConnected = async () => (await stamps()).filter((stamp) => stamp !== undefined).length === 2;
-    await eventually(isConnected, 'Connected', GIVE_UP_MS);
     const faults: string[] = [];
     const connected = async (side: 'server' | 'client') =>
       Number(/^wg_keepalive_bus_connected (\S+)/m.exec(await lab.gatewayMetrics(side))?.[1]);

@@ -1,14 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { startRealLab } from '../../../infra/lab/real-lab.ts';
 import { DEFAULT_PING_SETTINGS } from '../../../shared/domain/ping-settings.ts';
 import { connectionWrites } from '../../support/audit-log.ts';
-import { eventually } from '../../support/eventually.ts';
-import { silentLogger } from '../../support/silent-logger.ts';
+import { startConnectedLab } from '../connected-lab.ts';
 import { LAB_NEEDS, type LongCase } from '../long-case.ts';
 
 const LOSS_RATE = 0.1;
 const FUNCTIONS = { updateStatusIntervalMs: 10_000, gatewaySilentAfterMs: 30_000 };
-const START_LIMIT_MS = 60_000;
 
 /** The chance of five losses in a row somewhere in 150 PINGs is about 0.15 %. */
 export const randomLoss: LongCase = {
@@ -17,13 +14,7 @@ export const randomLoss: LongCase = {
   needs: LAB_NEEDS,
   durationMs: 300_000,
   async run({ durationMs, say, signal }) {
-    const options = { tunnels: 1, replicas: 1, ping: DEFAULT_PING_SETTINGS, functions: FUNCTIONS, log: silentLogger };
-    await using lab = await startRealLab(options);
-    const isConnected = async () => {
-      const connections = await lab.connections();
-      return connections.length === 2 && connections.every(({ status }) => status?.value === 'Connected');
-    };
-    await eventually(isConnected, 'Connected', START_LIMIT_MS);
+    await using lab = await startConnectedLab({ tunnels: 1, ping: DEFAULT_PING_SETTINGS, functions: FUNCTIONS });
     const before = (await connectionWrites(lab.api.auditLogFile ?? '')).length;
     await lab.impair('liqo-tunnel', { lossRate: LOSS_RATE, from: 'server' });
     await sleep(durationMs, undefined, { signal });

@@ -52,6 +52,7 @@ const machineNeeds = {
   curl: { probe: () => onPath('curl'), remedy: 'apt-get install curl' },
   openssl: { probe: () => onPath('openssl'), remedy: 'apt-get install openssl' },
   tcpdump: { probe: () => onPath('tcpdump'), remedy: 'apt-get install tcpdump' },
+  editcap: { probe: () => onPath('editcap'), remedy: 'apt-get install wireshark-common' },
   faketime: { probe: () => onPath('faketime'), remedy: 'apt-get install faketime libfaketime' },
   chromium: { probe: () => onPath('chromium'), remedy: 'apt-get install chromium' },
 } as const satisfies Record<string, { probe: () => Promise<unknown>; remedy: string }>;

@@ -15,7 +15,7 @@ const TRAILER_BYTES = 8;
 const END_BLOCK = Buffer.from('1f8b08040000000000ff0600424302001b0003000000000000000000', 'hex');
 /** Up to the length: magic, deflate, extra field of 6 bytes, subfield "BC" of 2 bytes. */
 const HEADER_START = END_BLOCK.subarray(0, HEADER_BYTES - 2);
-const READ_BYTES = 1024 * 1024;
+const READ_BYTES = 64 * 1024;
 const LEVEL = 5;
 
 /** The file is not what it should be; the message begins with the place. */
@@ -86,7 +86,7 @@ export class BlockedGzipWriter {
 }
 
 /**
- * The plain bytes of a file, about a megabyte of packed ones at a time.
+ * The plain bytes of a file, some blocks at a time: what a reader makes of them must not outlive young garbage.
  *
  * @throws BlockedGzipError that names the block and the byte; nothing of a damaged block is given out
  */

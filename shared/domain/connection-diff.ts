@@ -67,7 +67,8 @@ function diffTunnel(
   if (owners.length > 0) return tell('foreign-writer', `${owners.join(', ')} owns fields of it`);
   if (isNewer(live, trail)) return tell('after-window', 'written since, from later events');
   const shift = trail?.isAssumed ? WINDOW_START : shiftOf(about);
-  if (shift !== undefined && live.value === replayed.value && live.reason === replayed.reason) {
+  // A reason that changes while the value stays is a refresh like any other.
+  if (shift !== undefined && live.value === replayed.value) {
     return tell(shift.cause, `refreshed from another event: ${shift.why}`);
   }
   const behind = trail?.entries.toReversed().findIndex(({ entry }) => sameEntry(entry, live)) ?? -1;

@@ -316,6 +316,16 @@ describe('explain', () => {
     expect(ghost.explanation.suspicious.join()).toMatch(/orphan entry: ghost/);
   });
 
+  it('says so where nobody has listed the tunnels that are observed', async () => {
+    const world = new FunctionWorld();
+    world.start('tunnel-status');
+    await world.observe({ gatewayEpoch: 1, sequence: 1, kind: 'pong', rttNs: 1_000_000 });
+    await record(world, space.path('unlisted'));
+    await expect(explained('unlisted')).rejects.toThrow(
+      /gw-rome: .* holds 1 events of it, none of which lists a tunnel: does connection-ensure run\?$/,
+    );
+  });
+
   it('sees clock steps, restarts, gaps and silence', async () => {
     const world = await worldWith({}, async (one, epoch) => {
       await rounds(one, epoch, 1, 4);

@@ -19,7 +19,7 @@ const MIB = 1_048_576;
 const RATE = { unit: 'events/CPU s', better: 'higher' } as const;
 const DAY = { ...RECORDED, rounds: 43_200 };
 /** A heap that the events of a minute would overflow, were they kept. */
-const SMALL_HEAP = '--max-old-space-size=64';
+const SMALL_HEAP = '--max-old-space-size=128';
 const MANY_EVENTS = 10_000_000;
 
 let folder = '';
@@ -28,7 +28,7 @@ let file = '';
 export const suite: Suite = {
   name: 'replay',
   summary:
-    'Recorded observations of 64 tunnels through the functions, end to end from a file, by CPU time of one process with a heap of 64 MiB',
+    'Recorded observations of 64 tunnels through the functions, end to end from a file, by CPU time of one process with a heap of 128 MiB',
   async prepare() {
     folder = await mkdtemp(join(tmpdir(), 'wgk-bench-replay-'));
     file = join(folder, 'recording');

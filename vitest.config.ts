@@ -26,8 +26,8 @@ function project(name: string, groupOrder: number, timeoutMs: number, shape: Sha
 }
 
 const isCi = Boolean(process.env.CI);
-/** System suites mostly wait, in servers, ports and namespaces of their own; where the verdict counts, one has the machine. */
-const AT_A_TIME = isCi ? 1 : 2;
+/** System suites mostly wait, in servers, ports and namespaces of their own. */
+const AT_A_TIME = 2;
 /** They run against real time: what a noisy machine spoils there is tried once more before it counts. */
 const RETRY = isCi ? 1 : 0;
 

@@ -1,10 +1,10 @@
 import { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
-import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-connection-store.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { StartError } from '../../shared/cli/errors.ts';
-import { type Connection, connectionNameOf } from '../../shared/domain/connection.ts';
+import type { Connection } from '../../shared/domain/connection.ts';
 import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
-import { LAB_GATEWAYS, type LabImpairment, type LabSide, type ScenarioLab } from './lab.ts';
+import type { LabImpairment, LabSide, ScenarioLab } from './lab.ts';
+import { tenantConnections } from './lab-tenant.ts';
 import { runCommand } from './network-namespace.ts';
 
 /** As infra/compose/gateway.sh gives them out. */
@@ -36,12 +36,8 @@ export class ComposedLab implements ScenarioLab, AsyncDisposable {
     return lab;
   }
 
-  async connections(): Promise<readonly Connection[]> {
-    const store = new KubernetesConnectionStore(this.#client);
-    const found = await Promise.all(
-      LAB_GATEWAYS.map(({ namespace, name }) => store.get({ namespace, name: connectionNameOf(name) })),
-    );
-    return found.filter((connection) => connection !== undefined);
+  connections(): Promise<readonly Connection[]> {
+    return tenantConnections(this.#client);
   }
 
   async cut(interfaceId: string): Promise<void> {

@@ -1,6 +1,12 @@
 import type { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
-import { CONNECTION_API_VERSION, REMOTE_CLUSTER_ID_LABEL } from '../../shared/domain/connection.ts';
-import type { LAB_GATEWAYS } from './lab.ts';
+import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-connection-store.ts';
+import {
+  CONNECTION_API_VERSION,
+  type Connection,
+  connectionNameOf,
+  REMOTE_CLUSTER_ID_LABEL,
+} from '../../shared/domain/connection.ts';
+import { LAB_GATEWAYS } from './lab.ts';
 import { createWireguardKeys } from './wireguard-device.ts';
 
 /**
@@ -21,4 +27,13 @@ export async function createTenant(client: KubernetesClient, gateway: (typeof LA
       spec: { publicKey: createWireguardKeys().publicKey },
     },
   });
+}
+
+/** The lab's Connections as the API server shows them now; a missing one is left out. */
+export async function tenantConnections(client: KubernetesClient): Promise<readonly Connection[]> {
+  const store = new KubernetesConnectionStore(client);
+  const found = await Promise.all(
+    LAB_GATEWAYS.map(({ namespace, name }) => store.get({ namespace, name: connectionNameOf(name) })),
+  );
+  return found.filter((connection) => connection !== undefined);
 }

@@ -6,14 +6,13 @@
  */
 import { KubernetesChangeFeed } from '../../shared/adapters/kubernetes-change-feed.ts';
 import { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
-import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-connection-store.ts';
 import { NatsBus } from '../../shared/adapters/nats-bus.ts';
 import { NatsBusStatistics } from '../../shared/adapters/nats-bus-statistics.ts';
 import { NatsHistory } from '../../shared/adapters/nats-history.ts';
 import { NatsNotices } from '../../shared/adapters/nats-notices.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { StartError } from '../../shared/cli/errors.ts';
-import { type Connection, connectionNameOf } from '../../shared/domain/connection.ts';
+import type { Connection } from '../../shared/domain/connection.ts';
 import type { PageLab } from '../../shared/domain/page-patch.ts';
 import { type KubeApiserver, launchKubeApiserver } from '../servers/launch-kube-apiserver.ts';
 import { launchNatsServers, type NatsCluster } from '../servers/launch-nats.ts';
@@ -27,7 +26,7 @@ import {
 import { FunctionsAccess } from './functions-access.ts';
 import { Impairments } from './impairments.ts';
 import { LAB_GATEWAYS, type Lab, type LabImpairment, type LabOptions, type LabSide, type LabSources } from './lab.ts';
-import { createTenant } from './lab-tenant.ts';
+import { createTenant, tenantConnections } from './lab-tenant.ts';
 import { RealLabProcesses } from './real-lab-processes.ts';
 import { SlowLink } from './slow-link.ts';
 import { SteppableClock } from './steppable-clock.ts';
@@ -154,12 +153,8 @@ export class RealLab implements Lab {
     await this.#processes.start(this.#tunnels);
   }
 
-  async connections(): Promise<readonly Connection[]> {
-    const store = new KubernetesConnectionStore(this.#client);
-    const found = await Promise.all(
-      LAB_GATEWAYS.map(({ namespace, name }) => store.get({ namespace, name: connectionNameOf(name) })),
-    );
-    return found.filter((connection) => connection !== undefined);
+  connections(): Promise<readonly Connection[]> {
+    return tenantConnections(this.#client);
   }
 
   async cut(interfaceId: string): Promise<void> {

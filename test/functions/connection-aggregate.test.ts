@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { EmbeddedConnectionStore } from '../../shared/adapters/embedded-connection-store.ts';
 import type { AggregateStatus, ConnectionRef } from '../../shared/domain/connection.ts';
+import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
 import { desiredConnection } from '../../shared/domain/tunnel-listing.ts';
 import { initialEntry } from '../../shared/domain/tunnel-status.ts';
 import { type ConnectionStore, StoreError } from '../../shared/ports/connection-store.ts';
@@ -48,6 +49,20 @@ function counted(before: (ref: ConnectionRef, status: AggregateStatus) => Promis
     },
   });
   return { writes, connections };
+}
+
+/** A Connection of eight tunnels that all are Connected, by 1 ms; nothing written since counts. */
+async function eightConnected() {
+  const bench = new Bench();
+  const { writes, connections } = counted();
+  const ids = Array.from({ length: 8 }, (_, index) => interfaceIdOf(index));
+  bench.world.start('connection-watch');
+  bench.world.start('connection-aggregate', { connections });
+  await bench.create(REF, ids);
+  for (const id of ids) await bench.connect(id, 1);
+  await bench.world.clock.advance(1_000);
+  writes.length = 0;
+  return { bench, writes, ids };
 }
 
 describe('connection-aggregate', () => {
@@ -144,15 +159,7 @@ describe('connection-aggregate', () => {
   });
 
   it('shows the refreshes of one round of PINGs in one write, and a change of value at once', async () => {
-    const bench = new Bench();
-    const { writes, connections } = counted();
-    const ids = Array.from({ length: 8 }, (_, index) => `liqo-tunnel${index || ''}`);
-    bench.world.start('connection-watch');
-    bench.world.start('connection-aggregate', { connections });
-    await bench.create(REF, ids);
-    for (const id of ids) await bench.connect(id, 1);
-    await bench.world.clock.advance(1_000);
-    writes.length = 0;
+    const { bench, writes, ids } = await eightConnected();
 
     for (const id of ids) {
       await bench.connect(id, 3);
@@ -172,15 +179,7 @@ describe('connection-aggregate', () => {
   });
 
   it('shows the first of several tunnels that fail at once, and the others in one write', async () => {
-    const bench = new Bench();
-    const { writes, connections } = counted();
-    const ids = Array.from({ length: 8 }, (_, index) => `liqo-tunnel${index || ''}`);
-    bench.world.start('connection-watch');
-    bench.world.start('connection-aggregate', { connections });
-    await bench.create(REF, ids);
-    for (const id of ids) await bench.connect(id, 1);
-    await bench.world.clock.advance(1_000);
-    writes.length = 0;
+    const { bench, writes, ids } = await eightConnected();
 
     for (const [index, interfaceID] of ids.entries()) {
       await bench.store.applyTunnel(REF, { interfaceID, value: 'Error', reason: 'NoPong', lastTransitionTime: T0 });

@@ -73,22 +73,23 @@ async function timeline(source: ReplaySource): Promise<number> {
   return events;
 }
 
+/** All but the messages: a whole stream, and nothing beside it. */
+function sourceNamed(name: string): Omit<ReplaySource, 'messages'> {
+  return {
+    ...{ name, isLive: false, fromStreamStart: true, settings: {}, notes: [] },
+    contents: async () => '',
+    close: async () => {},
+    connection: async () => undefined,
+  };
+}
+
 async function sourceOf(
   file: string,
   onBatch: (batch: readonly RecordedMessage[]) => void = () => {},
 ): Promise<ReplaySource> {
   const recording = await openRecording(file);
   return {
-    ...{
-      name: file,
-      isLive: false,
-      fromStreamStart: true,
-      settings: {},
-      notes: [],
-      contents: async () => '',
-      close: async () => {},
-      connection: async () => undefined,
-    },
+    ...sourceNamed(file),
     async *messages(stream) {
       for await (const batch of recording.messages(stream)) {
         onBatch(batch);
@@ -102,16 +103,7 @@ function madeUp(events: number): ReplaySource {
   const tunnels = 64;
   const rounds = Math.ceil(events / tunnels);
   return {
-    ...{
-      name: 'made up',
-      isLive: false,
-      fromStreamStart: true,
-      settings: {},
-      notes: [],
-      contents: async () => '',
-      close: async () => {},
-      connection: async () => undefined,
-    },
+    ...sourceNamed('made up'),
     async *messages() {
       let batch: RecordedMessage[] = [];
       for (const message of syntheticObservations({ connections: 1, tunnels, intervalMs: 2_000, rounds })) {

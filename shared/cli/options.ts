@@ -1,5 +1,5 @@
 import { DEFAULT_PING_SETTINGS } from '../domain/ping-settings.ts';
-import { HISTORY } from '../domain/topology.ts';
+import { HISTORY, LONGEST_TIMER_MS } from '../domain/topology.ts';
 import { MAX_TUNNELS } from '../domain/tunnel-interface.ts';
 import {
   bindAddress,
@@ -86,7 +86,7 @@ export const OPTIONS = {
   ),
   gatewaySilentAfterMs: option(
     'gateway-silent-after',
-    duration(100),
+    duration(100, LONGEST_TIMER_MS),
     'Without a word from a gateway for this long, its tunnels are Error',
     3 * PING.intervalMs * PING.lossThreshold,
   ),

@@ -37,6 +37,10 @@ export type StreamSpec = {
 
 const DUPLICATE_WINDOW_MS = 5 * MINUTE_MS;
 
+const TIMERS_MAX_AGE_MS = HOUR_MS;
+/** A timer that is armed for later than the age of its stream expires there and never comes; half leaves time to come late. */
+export const LONGEST_TIMER_MS = TIMERS_MAX_AGE_MS / 2;
+
 /** What is kept of the past, for replay and explain, unless setup is told otherwise. */
 export const HISTORY = {
   maxAgeMs: DAY_MS,
@@ -81,7 +85,7 @@ export const STREAMS: readonly StreamSpec[] = [
     name: 'TIMERS',
     subjects: ['timers.*.*.*', 'due.*.*.*'],
     description: 'Scheduled messages: timers.<what> becomes due.<what>',
-    maxAgeMs: HOUR_MS,
+    maxAgeMs: TIMERS_MAX_AGE_MS,
     maxBytes: 64 * MIB,
     maxMessagesPerSubject: 1,
     schedules: true,

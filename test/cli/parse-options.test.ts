@@ -4,6 +4,7 @@ import { COMMANDS, type CommandName, optionKeys } from '../../shared/cli/command
 import { UsageError } from '../../shared/cli/errors.ts';
 import { environmentVariableOf, OPTIONS, optionOf } from '../../shared/cli/options.ts';
 import { parseOptions } from '../../shared/cli/parse-options.ts';
+import { STREAMS } from '../../shared/domain/topology.ts';
 
 const IDENTITY = ['--namespace=liqo-tenant-a', '--name=gw', '--mode=server', '--remote-cluster-id=b'];
 
@@ -44,6 +45,16 @@ describe('parseOptions', () => {
       logLevel: 'info',
     });
     expect(parseOptions('function', ['all'], {}).options.gatewaySilentAfterMs).toBe(30_000);
+  });
+
+  it('takes no --gateway-silent-after that its timer would not outlive', () => {
+    const maxAgeMs = STREAMS.find(({ name }) => name === 'TIMERS')?.maxAgeMs ?? 0;
+    const parse = (value: string) => parseOptions('function', ['all', `--gateway-silent-after=${value}`], {}).options;
+    const longestMs = parse('30m').gatewaySilentAfterMs;
+    expect(longestMs).toBeLessThanOrEqual(maxAgeMs / 2);
+    for (const tooLong of ['30m1s', `${maxAgeMs}ms`, '24h']) {
+      expect(refusal(() => parse(tooLong))).toMatch(/gateway-silent-after.*: want a duration .* to 30m0s/);
+    }
   });
 
   it('lets the environment win over defaults, and flags over the environment', () => {

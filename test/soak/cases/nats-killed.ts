@@ -14,7 +14,7 @@ export const natsKilled: LongCase = {
   durationMs: 200_000,
   async run({ durationMs, say, signal }) {
     await using parts = await FunctionsOnRealParts.start();
-    const replica = await parts.startFunctions(['--gateway-silent-after=2h', '--ping-update-status-interval=0s']);
+    const replica = await parts.startFunctions(['--gateway-silent-after=30m', '--ping-update-status-interval=0s']);
     await replica.untilReady();
     const gateway = await parts.gateway(1);
     const consumers = await parts.consumerNames();

@@ -28,7 +28,7 @@ export const tokenRotated: LongCase = {
         'function',
         'all',
         `--nats-url=${nats.url}`,
-        '--gateway-silent-after=2h',
+        '--gateway-silent-after=30m',
         '--ping-update-status-interval=0s',
       ],
       env: { ...process.env, KUBECONFIG: await kubernetes.kubeconfig({ user }) },

@@ -17,7 +17,7 @@ export const writeStorm: LongCase = {
   durationMs: 600_000,
   async run({ durationMs, say, signal }) {
     await using parts = await FunctionsOnRealParts.start();
-    const flags = ['--gateway-silent-after=2h']; // the end of this gateway is no news
+    const flags = ['--gateway-silent-after=30m']; // the end of this gateway is no news
     const replicas = [await parts.startFunctions(flags), await parts.startFunctions(flags)];
     for (const replica of replicas) await replica.untilReady();
     const gateway = await parts.gateway(TUNNELS);

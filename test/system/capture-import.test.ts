@@ -195,6 +195,7 @@ await describeReal(
         await sees('Connected');
         await here.stop();
         own = here.of(0);
+        await there.stop(); // its PINGs would go on filling the file
         await ended(tcpdump, path());
       } finally {
         for (const gateway of [here, there]) await gateway.stop();

@@ -135,6 +135,14 @@ describe('replay --diff', () => {
     expect(exitCode).toBe(0);
   });
 
+  it('blames the start of a window wherever that falls, within an outage too', async () => {
+    for (let sequence = 2; sequence <= 80; sequence += 2) {
+      const { exitCode, differences } = await diffOf(space.path('plain'), { from: { kind: 'sequence', sequence } });
+      const others = differences.filter(({ cause }) => cause !== 'window-start');
+      expect({ sequence, exitCode, others }).toEqual({ sequence, exitCode: 0, others: [] });
+    }
+  });
+
   it('blames the end of a window that ends early', async () => {
     const { exitCode, end } = await diffOf(space.path('plain'), { to: { kind: 'sequence', sequence: 40 } });
     expect(Object.keys(end.differences)).toEqual(['after-window']);

@@ -1,10 +1,12 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { createPinoLogger } from '../../shared/adapters/pino-logger.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import type { Run } from '../../shared/cli/command-table.ts';
 import { UsageError } from '../../shared/cli/errors.ts';
 import { pingFromOptions } from '../../shared/cli/ping-from-options.ts';
 import { abortOnStopSignal } from '../../shared/cli/shutdown.ts';
-import { writeRecording } from '../../shared/cli/write-recording.ts';
+import { checkOutputFile, writeRecording } from '../../shared/cli/write-recording.ts';
 import { type Connection, connectionKey } from '../../shared/domain/connection.ts';
 import type { Logger } from '../../shared/ports/telemetry.ts';
 import { startEmbeddedLab } from './embedded-lab.ts';
@@ -20,6 +22,7 @@ const SCENARIO_GRACE_MS = 10_000;
 /** Exit code 1 if the scenario's expectations were not all met, or if observations were left undelivered. */
 export const run: Run<'lab'> = async (options) => {
   const log = createPinoLogger({ level: options.logLevel });
+  if (options.exportFile !== undefined) await checkOutputFile(options.exportFile);
   const scenario = options.scenarioFile === undefined ? undefined : await readScenario(options.scenarioFile);
   const labOptions = labOptionsOf(options, scenario, log);
   const stopped = abortOnStopSignal(log);
@@ -91,6 +94,10 @@ async function startLab({ parts, natsReplicas }: Parameters<typeof run>[0], labO
       throw new UsageError(`--nats-replicas ${natsReplicas}: there is one bus in here; want --parts real`);
     return startEmbeddedLab(labOptions);
   }
+  if (!existsSync(join(import.meta.dirname, '../servers/nats-server/go.mod')))
+    throw new UsageError(
+      '--parts real: the package has no servers to build; want a checkout: npm start -- --parts real',
+    );
   const { startRealLab } = await import('./real-lab.ts');
   const startMs = performance.now();
   const onProgress = (step: string) => {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { access, constants, type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
+import { dirname, sep } from 'node:path';
 import type { Connection } from '../domain/connection.ts';
 import type { RecordedMessage } from '../domain/recorded-message.ts';
 import {
@@ -62,7 +63,10 @@ export class RecordingWriter {
     await this.#gzip.end();
     await this.#file.sync();
     await this.#file.close();
-    await rename(partialOf(this.#path), this.#path);
+    await rename(partialOf(this.#path), this.#path).catch(async (error: unknown) => {
+      await rm(partialOf(this.#path), { force: true });
+      throw error;
+    });
   }
 
   /** Leaves nothing behind. */
@@ -77,6 +81,19 @@ export class RecordingWriter {
     this.#gzip.write(bytes);
     this.#lines += 1;
   }
+}
+
+/**
+ * Whether a recording may be written there, for those that work long before they write. Makes nothing.
+ *
+ * @throws Error whose message says what is in the way
+ */
+export async function checkRecordingPath(path: string): Promise<void> {
+  const isFolder = path.endsWith(sep) || (await stat(path).catch(() => undefined))?.isDirectory() === true;
+  if (isFolder) throw new Error('is a folder, want a file');
+  await access(dirname(path), constants.W_OK).catch((cause: NodeJS.ErrnoException) => {
+    throw new Error(`cannot be written: ${cause.message}`, { cause });
+  });
 }
 
 function partialOf(path: string): string {

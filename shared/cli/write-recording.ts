@@ -1,5 +1,5 @@
 import packageJson from '../../package.json' with { type: 'json' };
-import { RecordingWriter } from '../adapters/recording-file.ts';
+import { checkRecordingPath, RecordingWriter } from '../adapters/recording-file.ts';
 import { systemClock } from '../adapters/system-clock.ts';
 import { Anonymizer } from '../domain/anonymize.ts';
 import { type Connection, type ConnectionRef, connectionKey } from '../domain/connection.ts';
@@ -60,6 +60,17 @@ export async function writeRecording(path: string, parts: RecordingParts): Promi
   if (signal.aborted) await writer.abandon();
   else await writer.finish();
   return counts;
+}
+
+/**
+ * For before the work: a recording that has nowhere to go is not worth a run.
+ *
+ * @throws StartError that names the path and what is in the way
+ */
+export async function checkOutputFile(path: string): Promise<void> {
+  await checkRecordingPath(path).catch((cause: Error) => {
+    throw new StartError(`${path}: ${cause.message}`, { cause });
+  });
 }
 
 /** @throws StartError if the file cannot be made */

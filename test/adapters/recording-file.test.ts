@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
@@ -112,6 +112,13 @@ describe('a recording', () => {
     await writer.messages(synthetic());
     await writer.abandon();
     expect((await readdir(folder)).filter((name) => name.startsWith('given-up'))).toEqual([]);
+  });
+
+  it('leaves nothing beside its name when that cannot be taken', async () => {
+    const writer = await RecordingWriter.create(at('taken'), HEADER);
+    await mkdir(at('taken'));
+    await expect(writer.finish()).rejects.toThrow(/EISDIR/);
+    expect((await readdir(folder)).filter((name) => name.startsWith('taken'))).toEqual(['taken']);
   });
 
   it.each([

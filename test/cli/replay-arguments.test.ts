@@ -123,6 +123,11 @@ describe('the commands around a replay', () => {
     [['export'], /--output: required/],
     [['import', '--pcap', 'x'], /--output: required/],
     [['import', '--pcap', '/nonexistent', '--output', 'y'], /\/nonexistent: byte 0: cannot be read: ENOENT/],
+    [['import', '--pcap', '/nonexistent', '--output', '.'], /^wg-keepalive import: \.: is a folder, want a file\n$/],
+    [['export', '--output', '.'], /^wg-keepalive export: \.: is a folder, want a file\n$/],
+    [['export', '--output', 'new-folder/'], /^wg-keepalive export: new-folder\/: is a folder, want a file\n$/],
+    [['lab', '--export', '.'], /^wg-keepalive lab: \.: is a folder, want a file\n$/],
+    [['lab', '--export', '/nonexistent/x'], /^wg-keepalive lab: \/nonexistent\/x: cannot be written: ENOENT/],
     [['import', '--pcap', 'x', '--output', 'y', '--local', 'here'], /--local "here": want an IP address/],
   ])('refuse %j with exit code 2, and say what to do', async (args, message) => {
     expect(await runCommandLine(args, {})).toBe(2);

@@ -9,12 +9,13 @@ import { ReplayProgress } from '../replay-progress.ts';
 import { connectHistory, reportingFaults } from '../replay-source.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
 import { windowFromOptions } from '../window-from-options.ts';
-import { writeRecording } from '../write-recording.ts';
+import { checkOutputFile, writeRecording } from '../write-recording.ts';
 
 /** Writes a window of the live streams, and the Connections as they are, into one file. Without Kubernetes it says so. */
 export const run: Run<'export'> = async (options) => {
   const { outputFile, anonymize } = options;
   const window = windowFromOptions(options);
+  await checkOutputFile(outputFile);
   const log = createPinoLogger({ level: options.logLevel });
   const stop = abortOnStopSignal(log);
   return reportingFaults(async () => {

@@ -6,7 +6,7 @@ import type { UnixNanos } from '../../domain/rfc3339-nanos.ts';
 import { decodeUdp } from '../../domain/udp-packet.ts';
 import type { OptionsOf, Run } from '../command-table.ts';
 import { StartError } from '../errors.ts';
-import { createWriter, recordingHeader } from '../write-recording.ts';
+import { checkOutputFile, createWriter, recordingHeader } from '../write-recording.ts';
 
 /** The Connection that a capture stands for, where the user gives no other. */
 const CAPTURED = { namespace: 'capture', name: 'gw-capture' };
@@ -23,6 +23,7 @@ export const run: Run<'import'> = async (options) => {
 
 async function importCapture(options: OptionsOf<'import'>): Promise<number> {
   const { captureFile, outputFile, pingPort, pingIntervalMs, pingLossThreshold, localAddresses = [] } = options;
+  await checkOutputFile(outputFile);
   const sides = new CaptureSides(localAddresses, pingPort);
   for await (const { packet, at } of packetsOf(captureFile)) sides.take(packet, at);
   const found = sides.read();

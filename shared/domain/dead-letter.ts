@@ -1,4 +1,5 @@
 import { type BusMessage, MESSAGE_ID_HEADER } from './cloud-event.ts';
+import { STREAMS } from './topology.ts';
 
 /** An event that a function could not take, kept whole with the reason. */
 
@@ -71,20 +72,79 @@ export type OpenLetter = {
   readonly streamSequence: number;
   readonly at: string;
   readonly letter?: DeadLetter;
+  /** What lies there is no letter: `message` says why, and the place is its own. */
+  readonly isUnreadable?: true;
 };
 
-export function letterOf(sequence: number, data: DeadLetter | DeliveryAdvisory): OpenLetter {
-  if ('stream_seq' in data) {
-    const { consumer, stream, stream_seq: streamSequence, deliveries, reason, timestamp: at } = data;
-    const isTerminated = data.type.endsWith('.terminated');
-    return {
-      ...{ sequence, function: consumer, stream, streamSequence, at },
-      reason: isTerminated ? 'Terminated' : 'MaxDeliveries',
-      message: reason ?? `handed out ${deliveries} times and never settled`,
-    };
+/** A message of DEAD_LETTERS; `storedAt` is RFC 3339. */
+type StoredLetter = BusMessage & { readonly streamSequence: number; readonly storedAt: string };
+
+type FieldTypes = Readonly<Record<string, 'string' | 'number' | 'object'>>;
+
+const LETTER_FIELDS: FieldTypes = {
+  ...{ function: 'string', reason: 'string', message: 'string', stream: 'string', streamSequence: 'number' },
+  ...{ subject: 'string', headers: 'object', dataBase64: 'string', dataBytes: 'number', at: 'string' },
+};
+const ADVISORY_FIELDS: FieldTypes = {
+  ...{ type: 'string', stream: 'string', consumer: 'string', stream_seq: 'number' },
+  ...{ deliveries: 'number', timestamp: 'string' },
+};
+
+/**
+ * Reads what DEAD_LETTERS holds. Others may publish there, too, and the server's advisories are about every stream that
+ * it has: what is no letter is told as such, what is no business of ours is `undefined`.
+ */
+export function letterOf(message: StoredLetter): OpenLetter | undefined {
+  const { subject, streamSequence: sequence } = message;
+  const isAdvisory = subject.startsWith('$JS.');
+  const read = fieldsOf(message.data, isAdvisory ? ADVISORY_FIELDS : LETTER_FIELDS);
+  if (typeof read === 'string') return unreadable(message, read);
+  const isOurs = STREAMS.some(({ name }) => name === read.stream);
+  if (isAdvisory) return isOurs ? ofAdvisory(sequence, read as DeliveryAdvisory) : undefined;
+  return isOurs
+    ? ofLetter(sequence, read as DeadLetter)
+    : unreadable(message, `there is no stream ${JSON.stringify(read.stream)}`);
+}
+
+/** The letter that a note says was retried; `undefined` where it is no such note. */
+export function retriedIn(data: Uint8Array): number | undefined {
+  const read = fieldsOf(data, { sequence: 'number' });
+  return typeof read === 'string' ? undefined : (read as Retried).sequence;
+}
+
+/** @returns an object with these fields, or why it is none */
+function fieldsOf(data: Uint8Array, types: FieldTypes): string | { readonly stream?: unknown } {
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder().decode(data));
+  } catch (error) {
+    return `no JSON: ${(error as Error).message}`;
   }
-  const { function: name, reason, message, stream, streamSequence, at } = data;
-  return { ...{ sequence, function: name, reason, message, stream, streamSequence, at }, letter: data };
+  if (typeof value !== 'object' || value === null) return `want an object, got ${JSON.stringify(value)}`;
+  const fields: Readonly<Record<string, unknown>> = { ...value };
+  const wrong = Object.keys(types).filter((name) => typeof fields[name] !== types[name] || fields[name] === null);
+  return wrong.length === 0 ? fields : `missing or of a wrong type: ${wrong.join(', ')}`;
+}
+
+function unreadable({ subject, streamSequence, storedAt: at }: StoredLetter, why: string): OpenLetter {
+  return {
+    ...{ sequence: streamSequence, function: '-', reason: 'Unreadable', message: `on ${subject}: ${why}` },
+    ...{ stream: 'DEAD_LETTERS', streamSequence, at, isUnreadable: true },
+  };
+}
+
+function ofAdvisory(sequence: number, data: DeliveryAdvisory): OpenLetter {
+  const { consumer, stream, stream_seq: streamSequence, deliveries, reason, timestamp: at } = data;
+  return {
+    ...{ sequence, function: consumer, stream, streamSequence, at },
+    reason: data.type.endsWith('.terminated') ? 'Terminated' : 'MaxDeliveries',
+    message: reason ?? `handed out ${deliveries} times and never settled`,
+  };
+}
+
+function ofLetter(sequence: number, letter: DeadLetter): OpenLetter {
+  const { function: name, reason, message, stream, streamSequence, at } = letter;
+  return { ...{ sequence, function: name, reason, message, stream, streamSequence, at }, letter };
 }
 
 const STORED_OBSERVATION = /^observations\.\d+\./;

@@ -1,20 +1,11 @@
 import { encodeCloudEvent } from '../domain/cloud-event.ts';
-import {
-  type DeadLetter,
-  type DeliveryAdvisory,
-  letterOf,
-  type OpenLetter,
-  RETRIED_TYPE,
-  type Retried,
-  retryOf,
-} from '../domain/dead-letter.ts';
+import { letterOf, type OpenLetter, RETRIED_TYPE, type Retried, retriedIn, retryOf } from '../domain/dead-letter.ts';
 import { STREAMS, type StreamName } from '../domain/topology.ts';
 import type { Clock } from '../ports/clock.ts';
 import type { EventBus, PublishAck, StoredMessage } from '../ports/event-bus.ts';
 import type { EventHistory } from '../ports/event-history.ts';
 
 const RETRIED_SUBJECT = 'dead.retried';
-const decoder = new TextDecoder();
 
 /** A letter cannot be retried; the message says why, for people. */
 export class RetryError extends Error {
@@ -44,16 +35,20 @@ export class DeadLetterBox {
     const letters = new Map<number, OpenLetter>();
     for await (const batch of this.#history.read({ stream: 'DEAD_LETTERS', from: { sequence: 1 } }, signal)) {
       for (const message of batch) {
-        const data = JSON.parse(decoder.decode(message.data));
-        if (message.headers['ce-type'] === RETRIED_TYPE) letters.delete((data as Retried).sequence);
-        else
-          letters.set(message.streamSequence, letterOf(message.streamSequence, data as DeadLetter | DeliveryAdvisory));
+        const retried = message.headers['ce-type'] === RETRIED_TYPE ? retriedIn(message.data) : undefined;
+        const storedAt = new Date(message.storedAtUnixMs).toISOString();
+        const letter = retried === undefined ? letterOf({ ...message, storedAt }) : undefined;
+        if (retried !== undefined) letters.delete(retried);
+        if (letter !== undefined) letters.set(letter.sequence, letter);
       }
     }
     return [...letters.values()];
   }
 
-  /** The event that a letter is about; `undefined` where only its place is known and its stream no longer keeps it. */
+  /**
+   * The event that a letter is about, or what lies there instead of one; `undefined` where only its place is known and
+   * its stream no longer keeps it.
+   */
   async original(
     { letter, stream, streamSequence }: OpenLetter,
     signal: AbortSignal,
@@ -77,7 +72,8 @@ export class DeadLetterBox {
    * @throws RetryError where that cannot be right
    */
   async retry(open: OpenLetter, signal: AbortSignal): Promise<PublishAck> {
-    const { sequence, letter, stream, streamSequence } = open;
+    const { sequence, letter, stream, streamSequence, isUnreadable } = open;
+    if (isUnreadable) throw new RetryError(`it is no dead letter, and goes with its age (${open.message})`);
     const original = await this.original(open, signal);
     if (original === undefined) throw new RetryError(`${stream} no longer keeps message ${streamSequence}`);
     if (letter !== undefined && original.data.byteLength < letter.dataBytes) {

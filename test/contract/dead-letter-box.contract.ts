@@ -114,6 +114,25 @@ export function describeDeadLetterBox(start: () => Promise<BoxUnderTest>): void 
       await expect(box.retry(cut, NEVER)).rejects.toThrow('only 7 of 1000000 bytes were kept');
     });
 
+    test.each([
+      ['dead.tunnel-status', 'junk{', /^on dead\.tunnel-status: no JSON: /],
+      ['dead.x', '{}', /^on dead\.x: missing or of a wrong type: function, reason, /],
+      ['dead.x', 'null', /^on dead\.x: want an object, got null$/],
+    ])('says of what is no letter (%s %s) what it is, and still holds those that are', async (subject, text, why) => {
+      await under.bus.publish({ subject, headers: {}, data: new TextEncoder().encode(text) });
+      await deadObservation();
+      const [junk, letter, ...more] = await box.open(NEVER);
+      if (junk === undefined || letter === undefined) throw new Error('not both are there');
+      expect(more).toEqual([]);
+      expect(junk).toMatchObject({ sequence: 1, reason: 'Unreadable', message: expect.stringMatching(why) });
+      const found = await box.original(junk, NEVER);
+      expect(found?.subject).toBe(subject);
+      expect(new TextDecoder().decode(found?.data)).toBe(text);
+      await expect(box.retry(junk, NEVER)).rejects.toThrow('it is no dead letter');
+      expect(await box.retry(letter, NEVER)).toMatchObject({ stream: 'OBSERVATIONS' });
+      expect(await box.open(NEVER)).toEqual([junk]);
+    });
+
     test('holds what was handed out too often and what was terminated, with the event while its stream keeps it', async () => {
       const spec: ConsumerSpec = { ...sharedConsumer('given-up', 'CHANGES', ['changes.*.*.*']), ackWaitMs: 300 };
       const stop = new AbortController();

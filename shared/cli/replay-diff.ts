@@ -27,7 +27,8 @@ export type DiffOptions = {
 /**
  * Holds a replay against DECISIONS and the Connections as they are.
  *
- * @returns the exit code: 1 if they differ. @throws StartError for a window without events: nothing is no agreement
+ * @returns the exit code: 1 if they differ. @throws StartError for a window without events, or with nothing to hold
+ * them against: nothing is no agreement
  */
 export async function replayDiff(source: ReplaySource, options: DiffOptions): Promise<number> {
   const { json, output } = options;
@@ -41,9 +42,15 @@ export async function replayDiff(source: ReplaySource, options: DiffOptions): Pr
     }
     await output.flush();
   };
-  const { same, events } = await compare(source, options, tell);
+  const { same, events, held } = await compare(source, options, tell);
   if (events === 0 && !options.stop.aborted) {
     throw new StartError(`--diff: no event is in the window, so nothing was compared; ${await source.contents()}`);
+  }
+  if (held === 0 && harmful === 0 && !options.stop.aborted) {
+    throw new StartError(
+      `--diff: ${source.name} holds no decision and no Connection of the ${events} events in the window, so nothing was ` +
+        'compared; a recording that import made has none: replay without --diff shows what the functions make of it',
+    );
   }
   const causes = Object.fromEntries([...counts].sort());
   if (json) {
@@ -63,7 +70,8 @@ async function compare(
   source: ReplaySource,
   { settings, stop, endsEarly }: DiffOptions,
   tell: (differences: readonly Difference[]) => Promise<void>,
-): Promise<{ readonly same: number; readonly events: number }> {
+): Promise<{ readonly same: number; readonly events: number; readonly held: number }> {
+  let held = 0;
   const [decisions, aggregates, trails] = [new DecisionDiff(settings), new AggregateDiff(), new TunnelTrails()];
   const troubled = new Set<string>();
   const note = async (differences: readonly Difference[]) => {
@@ -85,6 +93,7 @@ async function compare(
   let lastAt = 0;
   const take = (message: RecordedMessage) => {
     if (message.storedAtUnixMs < (firstAt ?? 0)) return;
+    held += 1;
     decisions.decision(message);
     aggregates.decision(message);
   };
@@ -106,29 +115,30 @@ async function compare(
   progress.end();
   await note([...decisions.finish(), ...aggregates.finish(lastAt)]);
   const summary = replay.summary();
-  await note(
-    await diffConnections(source, summary, {
-      trails,
-      troubled,
-      endsEarly,
-      shiftOf: (tunnel) => decisions.shiftOf(tunnel),
-    }),
-  );
-  return { same: decisions.same, events: summary.events };
+  const { compared, differences } = await diffConnections(source, summary, {
+    trails,
+    troubled,
+    endsEarly,
+    shiftOf: (tunnel) => decisions.shiftOf(tunnel),
+  });
+  await note(differences);
+  return { same: decisions.same, events: summary.events, held: held + compared };
 }
 
 async function diffConnections(
   source: ReplaySource,
   { connections }: ReplaySummary,
   context: Parameters<typeof diffConnection>[2],
-): Promise<readonly Difference[]> {
+): Promise<{ readonly compared: number; readonly differences: readonly Difference[] }> {
   const differences: Difference[] = [];
+  let compared = 0;
   for (const connection of connections) {
     const live = await source.connection(connection);
     if (live === undefined && !source.isLive) continue; // the file was made where there was no Kubernetes to ask
+    compared += 1;
     differences.push(...diffConnection(connection, live, context));
   }
-  return differences;
+  return { compared, differences };
 }
 
 /** Reads a stream as far as a given time, again and again. */

@@ -1,16 +1,19 @@
 import { writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { RecordingWriter } from '../../shared/adapters/recording-file.ts';
 import { explainSource } from '../../shared/cli/commands/explain.ts';
 import { replayDiff } from '../../shared/cli/replay-diff.ts';
 import { OtherReplay } from '../../shared/cli/replay-diff-with.ts';
 import { replayTimeline, runTimeline } from '../../shared/cli/replay-timeline.ts';
 import { functionSettingsOf } from '../../shared/cli/replay-variants.ts';
+import { recordingHeader } from '../../shared/cli/write-recording.ts';
 import type { Connection } from '../../shared/domain/connection.ts';
 import { formatExplanation } from '../../shared/domain/explanation.ts';
 import type { FunctionSettings } from '../../shared/domain/function-settings.ts';
 import type { ReplayWindow } from '../../shared/domain/replay-window.ts';
 import { type ConnectionStore, StoreError } from '../../shared/ports/connection-store.ts';
 import { FunctionWorld, REF, SETTINGS } from '../support/function-world.ts';
+import { probeRecording } from '../support/probe-recording.ts';
 import { NEVER, openFile, record, type Workspace, workspace, written } from '../support/recorded-world.ts';
 
 let space: Workspace;
@@ -126,6 +129,15 @@ describe('replay --diff', () => {
     const nobody = { connection: { namespace: 'x', name: 'y' } };
     await expect(diffOf(space.path('plain'), nobody)).rejects.toThrow(
       /--diff: no event is in the window, .*; there are #1 \S+ to #\d+ \S+, of liqo-tenant-rome\/gw-rome$/,
+    );
+  });
+
+  it('takes a recording without decisions and Connections for no agreement either', async () => {
+    const writer = await RecordingWriter.create(space.path('observed only'), recordingHeader({ source: 'capture' }));
+    await writer.messages(probeRecording({ intervalMs: 2_000, lossThreshold: 5 }, [], 20_000));
+    await writer.finish();
+    await expect(diffOf(space.path('observed only'))).rejects.toThrow(
+      /--diff: .*observed only holds no decision and no Connection of the \d+ events in the window/,
     );
   });
 

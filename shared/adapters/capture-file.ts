@@ -26,25 +26,40 @@ export class CaptureError extends Error {
   }
 }
 
+/** The file ends within a packet: all before it is whole. */
+class CutOff extends CaptureError {}
+
 /** What tcpdump and Wireshark write at most: a longer packet or block says that the file is damaged. */
 const MAX_BYTES = 16 * 1024 * 1024;
 const PCAP_HEADER_BYTES = 24;
 const PCAPNG_SECTION = 0x0a0d0d0a;
 const PCAPNG_BYTE_ORDER = 0x1a2b3c4d;
 
-/** Frames in the order of the file, one read at a time. A file that ends within a packet ends with an error after the rest. */
-export async function* readCapture(path: string): AsyncGenerator<CapturedFrame> {
+/**
+ * Frames in the order of the file, one read at a time.
+ *
+ * @param onCut - told what is missing where the file ends within a packet, as it does when its writer was killed; a file
+ *   that ends within its header is an error
+ */
+export async function* readCapture(path: string, onCut: (message: string) => void): AsyncGenerator<CapturedFrame> {
   const reader = await FileReader.open(path);
   try {
-    const magic = await reader.take(4, 'the magic number');
-    if (magic === undefined) throw reader.fault('the file is empty');
-    const known = PCAP_MAGICS.get(magic.readUInt32LE(0));
-    if (known !== undefined) yield* readPcap(reader, known);
-    else if (magic.readUInt32LE(0) === PCAPNG_SECTION) yield* readPcapng(reader);
-    else throw reader.fault(`begins with ${magic.toString('hex')}: neither pcap nor pcapng; tcpdump -w writes one`);
+    yield* framesOf(reader);
+  } catch (error) {
+    if (!(error instanceof CutOff)) throw error;
+    onCut(error.message);
   } finally {
     await reader.close();
   }
+}
+
+async function* framesOf(reader: FileReader): AsyncGenerator<CapturedFrame> {
+  const magic = await reader.take(4, 'the magic number');
+  if (magic === undefined) throw reader.fault('the file is empty');
+  const known = PCAP_MAGICS.get(magic.readUInt32LE(0));
+  if (known !== undefined) yield* readPcap(reader, known);
+  else if (magic.readUInt32LE(0) === PCAPNG_SECTION) yield* readPcapng(reader);
+  else throw reader.fault(`begins with ${magic.toString('hex')}: neither pcap nor pcapng; tcpdump -w writes one`);
 }
 
 type PcapKind = { readonly littleEndian: boolean; readonly fractionNs: number };
@@ -60,6 +75,7 @@ async function* readPcap(reader: FileReader, { littleEndian, fractionNs }: PcapK
   const header = await reader.need(PCAP_HEADER_BYTES - 4, 'the header');
   const linkType = viewOf(header).getUint32(16, littleEndian) & 0x0fff_ffff;
   if (LINK_TYPES[linkType] === undefined) throw reader.fault(unknownLinkType(linkType));
+  reader.isPastHeader = true;
   for (;;) {
     const head = await reader.take(16, 'the header of a packet');
     if (head === undefined) return;
@@ -84,6 +100,7 @@ const ENHANCED_PACKET_BLOCK = 6;
 async function* readPcapng(reader: FileReader): AsyncGenerator<CapturedFrame> {
   const section: Section = { littleEndian: true, interfaces: [] };
   await beginSection(reader, section);
+  reader.isPastHeader = true;
   for (;;) {
     const head = await reader.take(4, 'the type of a block');
     if (head === undefined) return;
@@ -211,6 +228,8 @@ class FileReader {
   /** Of the piece that was taken last. */
   #offset = 0;
   #nextOffset = 0;
+  /** From here on an end within something is no fault of the rest. */
+  isPastHeader = false;
 
   private constructor(path: string, file: FileHandle) {
     this.#path = path;
@@ -233,7 +252,7 @@ class FileReader {
       const { bytesRead } = await this.#read(more);
       if (bytesRead === 0) {
         if (this.#chunk.length === 0) return undefined;
-        throw this.fault(`the file is cut off within ${what}: ${this.#chunk.length} of ${length} bytes are there`);
+        throw this.#cutOff(`the file is cut off within ${what}: ${this.#chunk.length} of ${length} bytes are there`);
       }
       this.#chunk = Buffer.concat([this.#chunk, more.subarray(0, bytesRead)]);
     }
@@ -247,7 +266,7 @@ class FileReader {
     const taken = await this.take(length, what);
     if (taken !== undefined) return taken;
     if (length === 0) return Buffer.alloc(0);
-    throw this.fault(`the file is cut off before ${what}`);
+    throw this.#cutOff(`the file is cut off before ${what}`);
   }
 
   fault(message: string): CaptureError {
@@ -256,6 +275,10 @@ class FileReader {
 
   async close(): Promise<void> {
     await this.#file.close();
+  }
+
+  #cutOff(message: string): CaptureError {
+    return this.isPastHeader ? new CutOff(this.#path, this.#offset, message) : this.fault(message);
   }
 
   async #read(into: Buffer): Promise<{ readonly bytesRead: number }> {

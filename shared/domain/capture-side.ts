@@ -53,6 +53,11 @@ export class CaptureSides {
     flow.answerTimesMs.push(betweenMs(askedAt, at));
   }
 
+  /** Addresses that exchange PINGs, in the order in which they came. */
+  addresses(): readonly string[] {
+    return [...new Set([...this.#flows.values()].flatMap(({ from, to }) => [from, to]))];
+  }
+
   /** One for each pair of addresses between which there are PINGs, in the order in which they came. */
   read(): CaptureSide[] {
     const sides: CaptureSide[] = [];

@@ -13,11 +13,11 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true }));
 
-async function framesOf(bytes: Uint8Array): Promise<CapturedFrame[]> {
+async function framesOf(bytes: Uint8Array, onCut: (message: string) => void = () => {}): Promise<CapturedFrame[]> {
   const path = join(folder, 'capture');
   await writeFile(path, bytes);
   const frames: CapturedFrame[] = [];
-  for await (const frame of readCapture(path)) frames.push(frame);
+  for await (const frame of readCapture(path, onCut)) frames.push(frame);
   return frames;
 }
 
@@ -82,17 +82,36 @@ describe('a capture file', () => {
     );
   });
 
-  it('says where it is cut off', async () => {
+  it('gives back all before the place at which it is cut off, and says where that is', async () => {
     const one: WrittenFrame = { unixNs: 1_000_000_000n, bytes: new Uint8Array(50) };
-    for (const whole of [
+    const [pcap, pcapng] = [
       pcapFile({ littleEndian: true, nanoseconds: false, linkType: 1 }, [one, one]),
-      pcapngFile({ littleEndian: false, linkType: 1, resolution: 6 }, [one, one]),
-    ]) {
-      const lastBytes = whole.subarray(0, whole.length - 3);
-      expect(String(await faultOf(lastBytes))).toMatch(
-        /capture: byte \d+: the file is cut off within a (packet|block): \d+ of \d+ bytes/,
-      );
+      // The block of statistics at its end takes 24 bytes.
+      pcapngFile({ littleEndian: false, linkType: 1, resolution: 6 }, [one, one]).subarray(0, -24),
+    ];
+    for (const whole of [pcap, pcapng]) {
+      for (const missing of [3, 49, 55]) {
+        const said: string[] = [];
+        expect(await framesOf(whole.subarray(0, whole.length - missing), (text) => said.push(text))).toHaveLength(1);
+        expect(said).toEqual([
+          expect.stringMatching(
+            /capture: byte \d+: the file is cut off (within [^:]+: \d+ of \d+ bytes are there|before a packet)$/,
+          ),
+        ]);
+      }
+      const said: string[] = [];
+      expect(await framesOf(whole, (text) => said.push(text))).toHaveLength(2);
+      expect(said).toEqual([]);
     }
+  });
+
+  it('is refused where its header is cut off', async () => {
+    const header = pcapFile({ littleEndian: true, nanoseconds: false, linkType: 1 }, []);
+    const section = pcapngFile({ littleEndian: true, linkType: 1, resolution: 6 }, []).subarray(0, 28);
+    expect(String(await faultOf(header.subarray(0, 20)))).toMatch(
+      /byte 4: .* cut off within the header: 16 of 20 bytes/,
+    );
+    expect(String(await faultOf(section.subarray(0, 20)))).toMatch(/byte 12: .* cut off within a block/);
     expect(String(await faultOf(Buffer.alloc(0)))).toMatch(/byte 0: the file is empty/);
   });
 

@@ -25,10 +25,18 @@ async function importCapture(options: OptionsOf<'import'>): Promise<number> {
   const { captureFile, outputFile, pingPort, pingIntervalMs, pingLossThreshold, localAddresses = [] } = options;
   await checkOutputFile(outputFile);
   const sides = new CaptureSides(localAddresses, pingPort);
-  for await (const { packet, at } of packetsOf(captureFile)) sides.take(packet, at);
+  const tellCut = (message: string) => process.stderr.write(`note: ${message}; all before it is taken\n`);
+  for await (const { packet, at } of packetsOf(captureFile, tellCut)) sides.take(packet, at);
   const found = sides.read();
   if (found.length === 0) {
     throw new StartError(`${captureFile}: holds no PING to or from port ${pingPort}; is --ping-port right?`);
+  }
+  const addresses = sides.addresses();
+  const stranger = localAddresses.find((address) => !addresses.includes(address));
+  if (stranger !== undefined) {
+    throw new StartError(
+      `--local ${stranger}: sends and gets no PING in ${captureFile}; there are ${addresses.join(', ')}`,
+    );
   }
   for (const { local, peer, how } of found) process.stderr.write(`${local} asks ${peer} (${HOW[how]})\n`);
 
@@ -40,7 +48,7 @@ async function importCapture(options: OptionsOf<'import'>): Promise<number> {
   try {
     let batch: RecordedMessage[] = [];
     let last: UnixNanos = { seconds: 0, nanos: 0 };
-    for await (const { packet, at } of packetsOf(captureFile)) {
+    for await (const { packet, at } of packetsOf(captureFile, () => {})) {
       batch.push(...verdicts.take(packet, at));
       last = at;
       if (batch.length < BATCH) continue;
@@ -68,8 +76,8 @@ const HOW = {
   guess: 'a guess: nothing tells; --local ADDRESS says which side captured',
 } as const;
 
-async function* packetsOf(path: string) {
-  for await (const { linkType, bytes, at, direction } of readCapture(path)) {
+async function* packetsOf(path: string, onCut: (message: string) => void) {
+  for await (const { linkType, bytes, at, direction } of readCapture(path, onCut)) {
     const packet = decodeUdp(linkType, bytes);
     if (packet !== undefined) yield { packet: direction === undefined ? packet : { ...packet, direction }, at };
   }

@@ -4,10 +4,11 @@ import type { ConsumerSpec } from '../domain/topology.ts';
 import type { Clock, Timer } from '../ports/clock.ts';
 import type { Delivery, Settlement } from '../ports/event-bus.ts';
 import type { Logger } from '../ports/telemetry.ts';
-import { type LastSettled, recoverConsumer } from './nats-consumer-recovery.ts';
+import { recoverConsumer } from './nats-consumer-recovery.ts';
 import type { LinkUser, NatsLink } from './nats-link.ts';
 import { toDelivery } from './nats-message.ts';
 import { PRIORITY_GROUP, PullPriority } from './nats-pull-priority.ts';
+import { SettledPosition } from './settled-position.ts';
 import { settlementOf } from './settlement.ts';
 import { WorkingAcks } from './working-acks.ts';
 
@@ -48,6 +49,7 @@ export class NatsConsumerLoop {
   readonly #link: NatsLink;
   readonly #inWork: WorkingAcks<number>;
   readonly #priority: PullPriority;
+  readonly #position: SettledPosition;
   /** Reply subjects of what is in work, by stream sequence. */
   readonly #replies = new Map<number, string>();
   /** Settlements that the link was down for. */
@@ -63,7 +65,6 @@ export class NatsConsumerLoop {
   #backoffMs = FIRST_BACKOFF_MS;
   #sequenceOffset = 0;
   #hasDelivered = false;
-  #lastSettled: LastSettled | undefined;
   #isTroubled = false;
   #isStopping = false;
   /** The server sends nothing more. */
@@ -73,6 +74,7 @@ export class NatsConsumerLoop {
     this.#options = options;
     this.#link = options.link;
     this.#priority = new PullPriority(options.clock, ORDERED_PULL);
+    this.#position = new SettledPosition(options.spec.maxAckPending);
     this.#problem = `consumer ${options.spec.stream}/${options.spec.durable}`;
     this.#inWork = new WorkingAcks(options.clock, options.spec.ackWaitMs, (sequence) => {
       const reply = this.#replies.get(sequence);
@@ -189,6 +191,7 @@ export class NatsConsumerLoop {
     const { streamSequence, storedAtUnixMs } = received;
     this.#inWork.add(streamSequence);
     this.#replies.set(streamSequence, reply);
+    this.#position.taken(streamSequence);
     this.#hasDelivered = true;
     this.#priority.delivered(received.deliverySequence);
     const delivery = { ...received, deliverySequence: received.deliverySequence + this.#sequenceOffset };
@@ -197,9 +200,8 @@ export class NatsConsumerLoop {
     this.#replies.delete(streamSequence);
     this.#answer(reply, answerOf(settlement));
     this.#priority.settled(settlement);
-    if (settlement.kind !== 'retry' && streamSequence > (this.#lastSettled?.streamSequence ?? 0)) {
-      this.#lastSettled = { streamSequence, storedAtUnixMs };
-    }
+    if (settlement.kind === 'retry') this.#position.givenBack(streamSequence);
+    else this.#position.settled(streamSequence, storedAtUnixMs);
     if (this.#isStopping) this.#endIfIdle();
     else this.#pull();
   }
@@ -237,21 +239,13 @@ export class NatsConsumerLoop {
     let trouble: string | undefined;
     if (this.#link.isUp && !this.#isStopping) {
       if (this.#subscription?.isClosed()) this.#listen(this.#link.connection); // refused before, maybe not now
-      trouble = await recoverConsumer(this.#link.connection, spec, this.#position()).catch(
+      trouble = await recoverConsumer(this.#link.connection, spec, this.#position.current).catch(
         (error: Error) => `${this.#problem}: ${error.message}`,
       );
     }
     this.#recovering = false;
     if (trouble === undefined) this.#pull();
     else this.#fail(trouble);
-  }
-
-  /** Everything up to here is settled, as far as this process knows. */
-  #position(): LastSettled | undefined {
-    const last = this.#lastSettled;
-    return (
-      last && { ...last, streamSequence: Math.min(last.streamSequence, ...this.#replies.keys().map((n) => n - 1)) }
-    );
   }
 
   async #stop(): Promise<void> {

@@ -215,6 +215,31 @@ await describeReal('NATS when things break', ['nats-server'], () => {
       expect([...new Set(handled)]).toEqual(Array.from({ length: 40 }, (_, n) => n));
     });
 
+    test('an event that awaits its retry is not lost with its consumer', async () => {
+      const spec = { ...SPEC, maxAckPending: 64 };
+      const settled: number[] = [];
+      const handle = async (delivery: Delivery): Promise<Settlement> => {
+        const n = numberOf(delivery);
+        handled.push(n);
+        // Only a consumer that knows nothing of it hands the event out again before the test ends.
+        if (n === 1 && !settled.includes(3)) return { kind: 'retry', delayMs: 600_000 };
+        settled.push(n);
+        return ACK;
+      };
+      consuming.push(bus.consume(spec, handle, stop.signal));
+      for (const n of [0, 1]) {
+        await publishSurely(bus, n);
+        await eventually(() => handled.includes(n), `event ${n}`);
+      }
+      for (const n of [2, 3]) await publishSurely(bus, n);
+      await eventually(() => settled.includes(3), 'the events behind it');
+      await harness.deleteConsumer(spec);
+      await publishSurely(bus, 4);
+      await eventually(() => settled.includes(4), 'the event after the deletion');
+      await eventually(() => settled.includes(1), 'the event that was given back');
+      expect(settled.filter((n) => n === 0)).toHaveLength(1);
+    });
+
     test('says that setup must run while its stream is missing, and goes on with a new stream from its start', async () => {
       consume(bus);
       for (let n = 0; n < 5; n++) await publishSurely(bus, n);

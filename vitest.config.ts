@@ -26,7 +26,7 @@ function project(name: string, groupOrder: number, timeoutMs: number, shape: Sha
 }
 
 const isCi = Boolean(process.env.CI);
-/** System suites mostly wait, in servers, ports and namespaces of their own. */
+/** The long suites mostly wait, in servers, ports and namespaces of their own. */
 const AT_A_TIME = 2;
 /** They run against real time: what a noisy machine spoils there is tried once more before it counts. */
 const RETRY = isCi ? 1 : 0;
@@ -37,10 +37,10 @@ export default defineConfig({
     maxConcurrency: AT_A_TIME,
     projects: [
       project('unit', 0, 20 * SECOND_MS, { include: ['*'], exclude: LONG }),
-      project('simulation', 1, 180 * SECOND_MS, { include: ['simulation'] }),
-      project('contract', 2, 60 * SECOND_MS, { include: ['contract'], maxWorkers: 1, retry: RETRY }),
-      project('system', 3, 180 * SECOND_MS, { include: ['system'], maxWorkers: AT_A_TIME, retry: RETRY }),
-      project('browser', 4, 120 * SECOND_MS, { include: ['browser'], maxWorkers: 1, retry: RETRY }),
+      project('simulation', 1, 180 * SECOND_MS, { include: ['simulation'], maxWorkers: AT_A_TIME }),
+      project('contract', 1, 60 * SECOND_MS, { include: ['contract'], maxWorkers: AT_A_TIME, retry: RETRY }),
+      project('system', 2, 180 * SECOND_MS, { include: ['system'], maxWorkers: AT_A_TIME, retry: RETRY }),
+      project('browser', 3, 120 * SECOND_MS, { include: ['browser'], maxWorkers: 1, retry: RETRY }),
     ],
   },
 });

@@ -59,6 +59,10 @@ export class KubernetesAccess {
   static #of(config: KubeConfig, source: string, token: TokenFile | undefined): KubernetesAccess {
     const cluster = config.getCurrentCluster();
     if (!cluster) throw new Error(`${source} has no cluster for its current context "${config.currentContext}"`);
+    if (cluster.server.startsWith('http:') && !cluster.skipTLSVerify) {
+      const todo = 'want https://, or insecure-skip-tls-verify: true beside it where going without TLS is meant';
+      throw new Error(`${source} has server "${cluster.server}" for its cluster "${cluster.name}": ${todo}`);
+    }
     const proxyUrl = cluster.proxyUrl ?? proxyFromEnvironment(cluster.server, process.env);
     if (proxyUrl !== undefined) Object.assign(cluster, { proxyUrl });
     return new KubernetesAccess(config, cluster.server, token);

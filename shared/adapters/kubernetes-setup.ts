@@ -112,7 +112,7 @@ async function read(
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
     if (error.code === 'not-found') return undefined;
-    if (error.code !== 'forbidden') throw error;
+    if (error.status !== 403) throw error; // who has no credentials, or wrong ones, needs no grant
     const todo = 'grant "get" on customresourcedefinitions, or run setup with an account that has it';
     throw new SetupError('forbidden', `CRD ${name} cannot be read: ${error.message}; ${todo}`, { cause: error });
   }

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { KubernetesClient, type KubernetesClientOptions } from '../../shared/adapters/kubernetes-client.ts';
 import { storeErrorOf } from '../../shared/adapters/kubernetes-error.ts';
+import { setupCrds } from '../../shared/adapters/kubernetes-setup.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import type { StoreError, StoreErrorCode } from '../../shared/ports/connection-store.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -226,6 +227,29 @@ describe('credentials', () => {
     const { folder } = await start(() => {});
     await writeFile(join(folder, 'empty'), '{ "current-context": "x" }');
     await expect(connectTo(join(folder, 'empty'))).rejects.toThrow('no cluster for its current context "x"');
+  });
+
+  test('a kubeconfig that goes without TLS, and does not say that it means to, is refused by its server', async () => {
+    const { folder } = await start(() => {});
+    const text = await readFile(join(folder, 'config'), 'utf8');
+    const kubeconfig = join(folder, 'no-tls');
+    await writeFile(kubeconfig, text.replace('"insecure-skip-tls-verify":true', '"insecure-skip-tls-verify":false'));
+    await expect(KubernetesClient.connect({ clock: systemClock, kubeconfig })).rejects.toThrow(
+      /^kubeconfig .+ has server "http:\/\/127\.0\.0\.1:\d+" for its cluster "c": want https:\/\/, or insecure-skip-tls-verify: true/,
+    );
+  });
+
+  test('of setup, who has no credentials is told so, and who may not read CRDs what to grant', async () => {
+    const folder = join(import.meta.dirname, '../../infra/crds');
+    const setUp = (client: KubernetesClient) => setupCrds(client, { folder, clock: systemClock }).catch(String);
+    const { client: nobody } = await start(() => {}, { user: { tokenFile: 'no-token' } });
+    const { client: stranger } = await start((_, response) => answer(response, 401, {}));
+    const { client: guest } = await start((_, response) => answer(response, 403, {}));
+
+    expect(await setUp(nobody)).toMatch(/^StoreError: .+: no credentials: ENOENT/);
+    expect(await setUp(nobody)).not.toContain('grant');
+    expect(await setUp(stranger)).not.toContain('grant');
+    expect(await setUp(guest)).toContain('grant "get" on customresourcedefinitions');
   });
 });
 

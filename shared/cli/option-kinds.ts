@@ -145,15 +145,19 @@ function isNatsUrl(server: string): boolean {
   return ['nats:', 'tls:'].includes(protocol) && hostname !== '' && username === '' && password === '';
 }
 
+/** What Linux takes for the name of an interface, in printable ASCII, as it becomes a field manager, too. */
+const INTERFACE_NAME = /^(?!\.{1,2}$)[!-~]{1,15}$/;
+
 /** One tunnel whose addresses are given instead of derived. */
 export type TunnelOption = { readonly interfaceId: string; readonly local: string; readonly peer: string };
 
 export const tunnel: Kind<TunnelOption> = {
   placeholder: 'IFACE=LOCAL,PEER',
-  want: 'IFACE=LOCAL,PEER with two different IPv4 addresses, such as liqo-tunnel=127.0.1.1,127.0.1.2',
+  want: 'IFACE=LOCAL,PEER with the name of a Linux interface (1 to 15 characters, no / or :) and two different IPv4 addresses, such as liqo-tunnel=127.0.1.1,127.0.1.2',
   parse: (value) => {
-    const [, interfaceId, local, peer] = /^([^=,\s]{1,128})=([^,]+),([^,]+)$/.exec(value) ?? [];
+    const [, interfaceId, local, peer] = /^([^=,/:]+)=([^,]+),([^,]+)$/.exec(value) ?? [];
     if (interfaceId === undefined || local === undefined || peer === undefined) return undefined;
+    if (!INTERFACE_NAME.test(interfaceId)) return undefined;
     return isIPv4(local) && isIPv4(peer) && local !== peer ? { interfaceId, local, peer } : undefined;
   },
   format: ({ interfaceId, local, peer }) => `${interfaceId}=${local},${peer}`,

@@ -18,8 +18,7 @@ export type Explanation = {
   readonly message?: string;
   readonly since?: string;
   readonly tunnels: readonly TunnelExplanation[];
-  /** Absent where it is not known: the API tells it of now only. */
-  readonly owners?: readonly string[];
+  readonly owners: readonly string[];
   readonly suspicious: readonly string[];
 };
 
@@ -68,7 +67,7 @@ export function explainConnection(replayed: FinalConnection, parts: ExplanationP
         isListingAssumed: trail?.isAssumed ?? false,
       };
     }),
-    ...(live && { owners: describeOwners(live) }),
+    owners: live === undefined ? [] : describeOwners(live),
     suspicious: suspiciousThings(name, replayed, parts),
   };
 }
@@ -141,7 +140,7 @@ export function formatExplanation(explanation: Explanation): string[] {
       ...changes.map((line) => `  ${line}`),
       ...(events.length === 0 ? [] : ['  last events:', ...events.map((line) => `    ${line}`)]),
     ]),
-    ...(owners === undefined ? ['', 'fields: not known as of then'] : section('fields', owners)),
+    ...section('fields', owners),
     ...section('suspicious', suspicious),
   ];
 }

@@ -121,6 +121,10 @@ describe('parseOptions', () => {
     [['--tunnel=liqo-tunnel=10.0.0.1'], '--tunnel "liqo-tunnel=10.0.0.1": want IFACE=LOCAL,PEER'],
     [['--tunnel=a=10.0.0.1,10.0.0.1'], '--tunnel "a=10.0.0.1,10.0.0.1"'],
     [['--tunnel=a=10.0.0.1,10.0.0.256'], '--tunnel "a=10.0.0.1,10.0.0.256"'],
+    ...['t/../x', '.', '..', 'sixteen-letters-', 'wg0:1', 'wg\u00e9', 'wg\u00070'].map((name): [string[], string] => [
+      [`--tunnel=${name}=10.0.0.1,10.0.0.2`],
+      `--tunnel ${JSON.stringify(`${name}=10.0.0.1,10.0.0.2`)}: want IFACE=LOCAL,PEER with the name of a Linux interface`,
+    ]),
     [['--nats-url=http://nats:4222'], '--nats-url "http://nats:4222": want nats://HOST[:PORT]'],
     [['--metrics-bind-address=8089'], '--metrics-bind-address "8089": want HOST:PORT'],
     [['--metrics-bind-address=:65536'], '--metrics-bind-address ":65536"'],

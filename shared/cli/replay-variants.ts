@@ -29,9 +29,16 @@ export function functionSettingsOf(recorded: RecordedSettings): FunctionSettings
 /**
  * All `--set` together are one variant; a sweep is one for each of its values, with the `--set` in each.
  *
- * @throws UsageError for a flag or a value that cannot be judged by
+ * @throws UsageError for a flag or a value that cannot be judged by, and for a flag that has two values
  */
 export function variantsOf(changes: readonly SettingChange[], sweep: SettingSweep | undefined): readonly Variant[] {
+  refuseRepeats(changes);
+  const swept = changes.find(({ flag }) => flag === sweep?.flag);
+  if (swept !== undefined) {
+    throw new UsageError(
+      `--sweep ${swept.flag} and --set ${swept.flag}=${swept.value}: the sweep goes through its values; leave one out`,
+    );
+  }
   const set = changes.map(({ flag, value }) => change('--set', flag, value));
   const together = Object.assign({}, ...set.map(({ changes: one }) => one)) as Variant['changes'];
   if (sweep === undefined) {
@@ -47,9 +54,10 @@ export function variantsOf(changes: readonly SettingChange[], sweep: SettingSwee
  * What `--set` says of the functions, where a replay is held against what they did: of their settings one makes them
  * decide otherwise, the verdicts of gateways and the silences are in the stream.
  *
- * @throws UsageError for any other flag
+ * @throws UsageError for any other flag, and for a repeated one
  */
 export function statedSettings(changes: readonly SettingChange[]): Partial<FunctionSettings> {
+  refuseRepeats(changes);
   const { flag: own } = OPTIONS.pingUpdateStatusIntervalMs;
   const other = changes.find(({ flag }) => flag !== own);
   if (other !== undefined) {
@@ -61,6 +69,13 @@ export function statedSettings(changes: readonly SettingChange[]): Partial<Funct
   const stated = changes.map(({ flag, value }) => change('--set', flag, value).changes.pingUpdateStatusIntervalMs);
   const updateStatusIntervalMs = stated.at(-1);
   return updateStatusIntervalMs === undefined ? {} : { updateStatusIntervalMs };
+}
+
+function refuseRepeats(changes: readonly SettingChange[]): void {
+  const repeat = changes.find(({ flag }, at) => changes.findIndex((one) => one.flag === flag) < at);
+  if (repeat === undefined) return;
+  const given = changes.filter(({ flag }) => flag === repeat.flag).map(({ flag, value }) => `--set ${flag}=${value}`);
+  throw new UsageError(`${given.join(' ')}: one setting has one value; --sweep compares several`);
 }
 
 function change(source: string, flag: string, value: string): Variant {

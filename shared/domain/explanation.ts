@@ -18,7 +18,8 @@ export type Explanation = {
   readonly message?: string;
   readonly since?: string;
   readonly tunnels: readonly TunnelExplanation[];
-  readonly owners: readonly string[];
+  /** Absent where it is not known: the API tells it of now only. */
+  readonly owners?: readonly string[];
   readonly suspicious: readonly string[];
 };
 
@@ -67,7 +68,7 @@ export function explainConnection(replayed: FinalConnection, parts: ExplanationP
         isListingAssumed: trail?.isAssumed ?? false,
       };
     }),
-    owners: live === undefined ? [] : describeOwners(live),
+    ...(live && { owners: describeOwners(live) }),
     suspicious: suspiciousThings(name, replayed, parts),
   };
 }
@@ -140,7 +141,7 @@ export function formatExplanation(explanation: Explanation): string[] {
       ...changes.map((line) => `  ${line}`),
       ...(events.length === 0 ? [] : ['  last events:', ...events.map((line) => `    ${line}`)]),
     ]),
-    ...section('fields', owners),
+    ...(owners === undefined ? ['', 'fields: not known as of then'] : section('fields', owners)),
     ...section('suspicious', suspicious),
   ];
 }

@@ -53,7 +53,7 @@ describe('variants', () => {
       { label: 'ping-loss-threshold=3 ping-update-status-interval=30s', changes },
     ]);
     expect(variantsOf([], undefined)).toEqual([]);
-    const sweep = variantsOf(set, { flag: 'ping-loss-threshold', from: '2', to: '4' });
+    const sweep = variantsOf(set.slice(1), { flag: 'ping-loss-threshold', from: '2', to: '4' });
     expect(sweep.map(({ label }) => label)).toEqual([
       'ping-loss-threshold=2',
       'ping-loss-threshold=3',
@@ -113,6 +113,18 @@ describe('the commands around a replay', () => {
     [['replay', '--diff', '--set', 'ping-update-status-interval=x'], /=x: want a duration/],
     [['replay', '--diff', '--sweep', 'ping-loss-threshold=2..3'], /--sweep: has a table of its own/],
     [['replay', '--diff', '--diff-with', 'x'], /--diff-with: --diff holds the replay against what is/],
+    [
+      ['replay', '--set', 'ping-loss-threshold=3', '--set', 'ping-loss-threshold=4'],
+      /--set ping-loss-threshold=3 --set ping-loss-threshold=4: one setting has one value/,
+    ],
+    [
+      ['replay', '--diff', '--set', 'ping-update-status-interval=3s', '--set', 'ping-update-status-interval=4s'],
+      /interval=3s --set ping-update-status-interval=4s: one setting has one value/,
+    ],
+    [
+      ['replay', '--set', 'ping-loss-threshold=3', '--sweep', 'ping-loss-threshold=2..5'],
+      /--sweep ping-loss-threshold and --set ping-loss-threshold=3: .*leave one out/,
+    ],
     [['replay', '--set', 'nonsense'], /--set "nonsense": want FLAG=VALUE/],
     [['replay', '--speed', 'fast'], /--speed "fast": want max, or how many times/],
     [['replay', '--from', 'tomorrow'], /--from "tomorrow": want a time/],

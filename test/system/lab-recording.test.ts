@@ -105,7 +105,7 @@ describe('a recording of the lab', () => {
       expect(outage?.changes.join('\n')).toMatch(
         /became liqo-tunnel1 Error \[Lost\] no PONG since .*\n.*became liqo-tunnel1 Connected/,
       );
-      expect(explanation?.owners.join('\n')).toMatch(/liqo-tunnel1: liqo-tunnel1 \(Apply\) owns/);
+      expect(explanation?.owners?.join('\n')).toMatch(/liqo-tunnel1: liqo-tunnel1 \(Apply\) owns/);
       expect(explanation?.suspicious.filter((line) => /foreign|orphan|gap|clock/.test(line))).toEqual([]);
     }
   });

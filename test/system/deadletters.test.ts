@@ -84,6 +84,21 @@ await describeReal('wg-keepalive deadletters, as the NATS user that it is', ['na
     expect(await deadletters('retry', 'all')).toMatchObject({ code: 0, stdout: 'no dead letters\n' });
   });
 
+  it('lists, shows and refuses to retry what is no letter', async () => {
+    await tunnelStatus.publish({
+      ...{ subject: deadLetterSubject('tunnel-status'), headers: {}, data: new TextEncoder().encode('junk{') },
+    });
+    const listed = await deadletters('list');
+    expect(listed).toMatchObject({ code: 0, stderr: '' });
+    expect(listed.stdout).toMatch(/\n3 +\S+ +- +Unreadable +DEAD_LETTERS\/3 +on dead\.tunnel-status: no JSON: /);
+    const shown = await deadletters('show', '3');
+    expect(shown.code).toBe(0);
+    expect(shown.stdout).toMatch(/\nsubject: dead\.tunnel-status\n(?:header .+\n)*\njunk\{\n$/);
+    const retried = await deadletters('retry', '3');
+    expect(retried).toMatchObject({ code: 1, stderr: '' });
+    expect(retried.stdout).toMatch(/^3: not retried, it is no dead letter, and goes with its age \(on dead/);
+  });
+
   it.each([
     [[], 'what to do is missing: want list, show SEQUENCE, retry SEQUENCE… or retry all'],
     [['drop', '1'], '"drop 1": want list'],

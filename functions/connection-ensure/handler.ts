@@ -99,7 +99,9 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
       const [announced] = await gateways.announced(gatewaySubject(connection));
       if (announced === undefined) return { outcome: 'orphan', reason: 'NoGateway', connection };
       return onAnnouncement(announced, { ...occasion, due }, async () => {
-        const refusal = await guard.refusal(connection, occasion.atUnixMs, announced.storedAtUnixMs);
+        const { announcement, sequence, storedAtUnixMs: atUnixMs } = announced;
+        const epoch = announcement.epoch ?? sequence;
+        const refusal = await guard.refusal(connection, occasion.atUnixMs, { epoch, atUnixMs });
         if (refusal === undefined) return undefined;
         const isOver = refusal === 'GatewayNotHeardYet' && due.delayMs >= settings.gatewaySilentAfterMs;
         if (isOver || refusal === 'GatewaySilent') return { outcome: 'orphan', reason: 'GatewaySilent' };

@@ -1,6 +1,6 @@
 import { type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
 import type { FunctionSettings } from '../../shared/domain/function-settings.ts';
-import { isSpokenByGateway } from '../../shared/domain/silence.ts';
+import { isOfRun, isSpokenByGateway } from '../../shared/domain/silence.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import { lastWordsReader } from '../../shared/runtime/last-words.ts';
@@ -35,13 +35,16 @@ export function recreationGuard(
     async refusal(
       connection: ConnectionRef,
       nowUnixMs: number,
-      announcedAtUnixMs: number,
-    ): Promise<'GatewaySilent' | 'GatewayNotHeardYet' | 'RecreatedJustNow' | undefined> {
+      announced: { readonly epoch: number; readonly atUnixMs: number },
+    ): Promise<'GatewaySilent' | 'GatewayNotHeardYet' | 'OlderRunSpeaks' | 'RecreatedJustNow' | undefined> {
       const words = await lastWords(connection);
-      const heard = words.filter(isSpokenByGateway).map(({ storedAtUnixMs }) => storedAtUnixMs);
-      if (nowUnixMs - Math.max(announcedAtUnixMs, ...heard) > gatewaySilentAfterMs) {
+      const spoken = words.filter(isSpokenByGateway);
+      const heard = spoken.filter((word) => isOfRun(word, announced.epoch));
+      const isLongAgo = (timesUnixMs: readonly number[]) => nowUnixMs - Math.max(...timesUnixMs) > gatewaySilentAfterMs;
+      if (isLongAgo([announced.atUnixMs, ...heard.map(({ storedAtUnixMs }) => storedAtUnixMs)])) {
+        if (spoken.some(({ storedAtUnixMs }) => !isLongAgo([storedAtUnixMs]))) return 'OlderRunSpeaks';
         // A control event may hide the gateway's last word; if it lives, it speaks again soon.
-        return heard.length < words.length ? 'GatewayNotHeardYet' : 'GatewaySilent';
+        return spoken.length < words.length ? 'GatewayNotHeardYet' : 'GatewaySilent';
       }
       const last = made.get(connectionKey(connection));
       return last !== undefined && clock.monotonicMs() < last.atMs + last.delayMs ? 'RecreatedJustNow' : undefined;

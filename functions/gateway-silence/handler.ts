@@ -1,8 +1,17 @@
 import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
-import type { ConnectionRef } from '../../shared/domain/connection.ts';
+import type { Connection, ConnectionRef } from '../../shared/domain/connection.ts';
+import type { GatewayState } from '../../shared/domain/gateway-state.ts';
 import { OBSERVATION_TYPE, type Silent } from '../../shared/domain/observation.ts';
-import { judgeSilence, type SilenceDue, silenceTimerMessage } from '../../shared/domain/silence.ts';
-import { observationSubject } from '../../shared/domain/subjects.ts';
+import {
+  type HiddenSince,
+  judgeHidden,
+  judgeSilence,
+  type Silence,
+  type SilenceDue,
+  silenceTimerMessage,
+} from '../../shared/domain/silence.ts';
+import { connectionStateKey, observationSubject, tunnelStateKey } from '../../shared/domain/subjects.ts';
+import type { TunnelState } from '../../shared/domain/tunnel-status.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
@@ -11,14 +20,30 @@ import { manifest } from './manifest.ts';
 
 export const gatewaySilence = defineFunction<SilenceDue>({
   manifest,
-  create(ports, { gatewaySilentAfterMs }) {
-    const { bus, connections } = ports;
+  create(ports, { gatewaySilentAfterMs, updateStatusIntervalMs }) {
+    const { bus, connections, state } = ports;
     const wasAway = busOutages(ports);
     const lastWords = lastWordsReader(bus);
 
-    async function rearm(connection: ConnectionRef, dueAtUnixMs: number): Promise<void> {
-      const { message, ...due } = silenceTimerMessage(connection, dueAtUnixMs);
+    async function rearm(connection: ConnectionRef, dueAtUnixMs: number, hidden?: HiddenSince): Promise<void> {
+      const { message, ...due } = silenceTimerMessage(connection, dueAtUnixMs, hidden);
       await bus.schedule(message, due);
+    }
+
+    /** The run that counts, whatever an older one still says; 0 where the bucket was lost. */
+    async function acceptedEpoch(connection: ConnectionRef): Promise<number> {
+      const gateway = (await state.get(connectionStateKey(connection)))?.value as GatewayState | undefined;
+      return gateway?.epoch ?? 0;
+    }
+
+    /** How far a run has come, by what tunnel-status keeps of it. */
+    async function sequenceOf(connection: ConnectionRef, object: Connection, gatewayEpoch: number): Promise<number> {
+      const tunnels = object.status?.tunnels ?? [];
+      const entries = await Promise.all(
+        tunnels.map(({ interfaceID }) => state.get(tunnelStateKey(connection, interfaceID))),
+      );
+      const states = entries.flatMap((entry) => (entry === undefined ? [] : [entry.value as TunnelState]));
+      return states.reduce((sum, tunnel) => sum + (tunnel.gatewayEpoch >= gatewayEpoch ? tunnel.sequence : 0), 0);
     }
 
     async function tellSilent(
@@ -55,8 +80,19 @@ export const gatewaySilence = defineFunction<SilenceDue>({
           // Without a Connection there is nothing to watch over; connection-ensure arms the timer of a new one.
           if (current === undefined) return { outcome: 'orphan', reason: 'NoConnection', connection };
           const due = { dueAtUnixMs: data.dueAtUnixMs, storedAtUnixMs: context.storedAtUnixMs };
-          const words = await lastWords(connection);
-          const judgement = judgeSilence(due, words, gatewaySilentAfterMs, wasAway(gatewaySilentAfterMs));
+          const known = { lastWords: await lastWords(connection), acceptedEpoch: await acceptedEpoch(connection) };
+          let judgement = judgeSilence(due, known, gatewaySilentAfterMs, wasAway(gatewaySilentAfterMs));
+          if (judgement.kind === 'hidden') {
+            const { silence } = judgement;
+            const sequence = await sequenceOf(connection, current, silence.gatewayEpoch);
+            const patienceMs = gatewaySilentAfterMs + updateStatusIntervalMs;
+            const hidden = judgeHidden(data.hidden, sequence, context.storedAtUnixMs, patienceMs);
+            if (hidden !== undefined) {
+              await rearm(connection, silence.nextDueAtUnixMs, hidden);
+              return { outcome: 'throttled', reason: 'OlderRunSpeaks', connection };
+            }
+            judgement = silence;
+          }
           if (judgement.kind === 'silent') {
             for (const { interfaceID } of current.status?.tunnels ?? []) {
               await tellSilent(connection, interfaceID, judgement, context);
@@ -74,8 +110,6 @@ export const gatewaySilence = defineFunction<SilenceDue>({
     };
   },
 });
-
-type Silence = Extract<ReturnType<typeof judgeSilence>, { kind: 'silent' }>;
 
 const REASONS = { alive: 'Alive', late: 'TimerLate', outage: 'BusWasAway' } as const;
 

@@ -76,7 +76,8 @@ function publishedBy({ manifest }: (typeof CATALOG)[number]): readonly string[] 
     ...verdicts,
     ...consumers.flatMap(consumes),
     ...(needs.reads ?? []).flatMap(readsOf),
-    ...(needs.keepsState ? STATE : []),
+    ...(needs.readsState || needs.keepsState ? READS_STATE : []),
+    ...(needs.keepsState ? KEEPS_STATE : []),
   ];
 }
 
@@ -102,7 +103,8 @@ function readsOf(stream: StreamName): readonly string[] {
   return [api(`STREAM.INFO.${stream}`), api(`DIRECT.GET.${stream}`), api(`DIRECT.GET.${stream}.>`)];
 }
 
-const STATE = [`$KV.${STATE_BUCKET}.>`, api(`DIRECT.GET.KV_${STATE_BUCKET}.$KV.${STATE_BUCKET}.>`)];
+const READS_STATE = [api(`DIRECT.GET.KV_${STATE_BUCKET}.$KV.${STATE_BUCKET}.>`)];
+const KEEPS_STATE = [`$KV.${STATE_BUCKET}.>`];
 
 function api(call: string): string {
   return `$JS.API.${call}`;

@@ -44,7 +44,8 @@ export class SilenceRejudge {
       gateway = { ref, interfaces: new Set(), gatewayEpoch: 1, lastHeardUnixMs: storedAtUnixMs, isSilent: false };
       this.#gateways.set(key, gateway);
     }
-    gateway.gatewayEpoch = Math.max(gateway.gatewayEpoch, data.gatewayEpoch);
+    if (data.gatewayEpoch < gateway.gatewayEpoch) return; // an older run does not speak for the one that counts
+    gateway.gatewayEpoch = data.gatewayEpoch;
     if (data.kind === 'unlisted') {
       gateway.interfaces.delete(data.interfaceId);
       return;

@@ -25,6 +25,8 @@ export type BusNeeds = {
   readonly says?: readonly string[];
   /** Streams of which it asks for the last messages. */
   readonly reads?: readonly StreamName[];
+  /** It reads what others keep in the bucket. */
+  readonly readsState?: true;
   /** It keeps state in the bucket. */
   readonly keepsState?: true;
 };

@@ -1,6 +1,6 @@
 import type { ConnectionRef } from '../domain/connection.ts';
 import { type TunnelEvent, tunnelEventContract } from '../domain/observation.ts';
-import type { LastWord } from '../domain/silence.ts';
+import { INVALID_WORD, type LastWord } from '../domain/silence.ts';
 import { observationsFilter } from '../domain/subjects.ts';
 import type { EventBus } from '../ports/event-bus.ts';
 import { eventDecoder } from './event-decoder.ts';
@@ -12,7 +12,7 @@ export function lastWordsReader(bus: EventBus): (connection: ConnectionRef) => P
     const messages = await bus.lastMessages('OBSERVATIONS', observationsFilter(connection));
     return messages.flatMap((message) => {
       const decoded = decode(message);
-      if ('error' in decoded) return [{ kind: 'invalid', gatewayEpoch: 0, storedAtUnixMs: message.storedAtUnixMs }];
+      if ('error' in decoded) return [{ kind: INVALID_WORD, gatewayEpoch: 0, storedAtUnixMs: message.storedAtUnixMs }];
       const { kind, gatewayEpoch } = decoded.event.data as TunnelEvent;
       return [{ kind, gatewayEpoch, storedAtUnixMs: message.storedAtUnixMs }];
     });

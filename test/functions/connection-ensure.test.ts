@@ -307,6 +307,21 @@ describe('connection-ensure', () => {
       expect(listed(world)).toEqual(TWO);
     });
 
+    it('leaves it away where only an older run of the gateway still speaks', async () => {
+      const { world, epoch: older } = await worldWithout();
+      const ensure = world.start('connection-ensure');
+      await world.announce(TWO);
+      await world.clock.advance(5_000);
+      await ensure.stop();
+      world.kubernetes.deleteConnection(REF);
+      await world.clock.advance(600_000);
+      world.start('connection-ensure');
+      await speakFor(world, 300_000, older, 100);
+      expect(world.connection()).toBeUndefined();
+      await world.clock.advance(300_000);
+      expect(world.decisions.at(-1)).toMatchObject({ reason: 'GatewaySilent' });
+    });
+
     it('leaves it away, too, where its consumer was made again and hands out every announcement', async () => {
       const { world } = await worldWithout();
       await world.clock.advance(600_000);

@@ -66,6 +66,49 @@ describe('gateway-silence', () => {
     expect(world.tunnel()?.value).toBe('Error');
   });
 
+  describe('while an older run of the gateway goes on to speak', () => {
+    /** Both speak, the older one always last; then only the older one. */
+    async function worldOfTwo() {
+      const world = new FunctionWorld();
+      world.startAll(2);
+      const older = await world.announce(['liqo-tunnel']);
+      const newer = await world.announce(['liqo-tunnel']);
+      let sequence = 0;
+      const run = async (forMs: number, epochs: readonly number[]) => {
+        for (let elapsedMs = 0; elapsedMs < forMs; elapsedMs += INTERVAL_MS) {
+          sequence++;
+          for (const gatewayEpoch of epochs) await world.observe({ gatewayEpoch, sequence, kind: 'pong' });
+          await world.clock.advance(INTERVAL_MS);
+        }
+      };
+      return { world, older, newer, run };
+    }
+
+    it('does not take the newer one for silent, whoever has the last word', async () => {
+      const { world, older, newer, run } = await worldOfTwo();
+      await run(300_000, [newer, older]);
+      expect(silences(world)).toEqual([]);
+      expect(world.tunnel()?.value).toBe('Connected');
+    });
+
+    it('turns the tunnels to Error when the newer one is gone, and leaves them so when the older is, too', async () => {
+      const { world, older, newer, run } = await worldOfTwo();
+      await run(60_000, [newer, older]);
+      await run(3 * (gatewaySilentAfterMs + SETTINGS.updateStatusIntervalMs), [older]);
+      expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+      expect(world.tunnel()?.message).toContain(`gateway run ${newer}`);
+      await world.clock.advance(300_000);
+      expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+    });
+
+    it('turns them to Error, too, when both are gone at once', async () => {
+      const { world, older, newer, run } = await worldOfTwo();
+      await run(60_000, [newer, older]);
+      await world.clock.advance(3 * gatewaySilentAfterMs);
+      expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+    });
+  });
+
   it('gives a gateway that was listed and never spoke one delay', async () => {
     const world = new FunctionWorld();
     world.startAll();

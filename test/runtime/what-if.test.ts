@@ -157,6 +157,19 @@ describe('what if', () => {
     expect(variants[2]?.comparedToBase.unreported).toHaveLength(1);
   });
 
+  it('takes no word of an older run for one of the newer that is gone', async () => {
+    const world = new FunctionWorld();
+    world.startAll();
+    const [older, newer] = [await world.announce(['liqo-tunnel']), await world.announce(['liqo-tunnel'])];
+    await world.observe({ gatewayEpoch: newer, sequence: 1, kind: 'pong' });
+    for (let sequence = 1; sequence <= 20; sequence++) {
+      await world.clock.advance(2_000);
+      await world.observe({ gatewayEpoch: older, sequence, kind: 'pong' });
+    }
+    const { variants } = await whatIf(await recordedBy(world), { sooner: { gatewaySilentAfterMs: 10_000 } });
+    expect(variants[0]?.statistics.outages).toMatchObject([{ reason: 'GatewaySilent' }]);
+  });
+
   it('judges nothing anew where nothing is changed', async () => {
     const messages = [...syntheticObservations({ connections: 2, tunnels: 2, intervalMs: 2_000, rounds: 400 })];
     const { base, variants } = await whatIf(messages, { again: {} });

@@ -74,6 +74,7 @@ const FORBIDDEN: readonly (readonly [BusUser, Operation, string])[] = [
   [functionNamed('connection-watch'), 'publish', 'decisions.liqo-tenant-rome.gw-rome'],
   [functionNamed('connection-aggregate'), 'publish', '$KV.tunnel-state.a.b.c'],
   [functionNamed('connection-aggregate'), 'publish', '$JS.ACK.OBSERVATIONS.tunnel-status-0.1.1.1.1.0'],
+  [functionNamed('gateway-silence'), 'publish', '$KV.tunnel-state.a.b.c'],
   [functionNamed('gateway-silence'), 'publish', 'timers.another.liqo-tenant-rome.gw-rome'],
   [SETUP, 'publish', 'keepalive.liqo-tenant-rome.gw-rome.liqo-tunnel'],
   [SETUP, 'publish', '$JS.API.STREAM.DELETE.OBSERVATIONS'],

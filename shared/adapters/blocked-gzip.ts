@@ -104,18 +104,25 @@ export async function* readBlockedGzip(path: string): AsyncGenerator<Buffer> {
       rest = rest.length === 0 ? chunk.subarray(0, bytesRead) : Buffer.concat([rest, chunk.subarray(0, bytesRead)]);
       const plains: Buffer[] = [];
       let at = 0;
-      for (;;) {
-        const size = blockSize(rest, at, offset, block);
-        if (size === undefined) break;
-        const plain = unpack(rest.subarray(at, at + size), offset, block);
-        isEnded = plain.length === 0;
-        if (!isEnded) plains.push(plain);
-        at += size;
-        offset += size;
-        block += 1;
+      let fault: unknown;
+      try {
+        for (;;) {
+          if (isEnded && at < rest.length) throw new BlockedGzipError('damaged', offset, SOMETHING_FOLLOWS);
+          const size = blockSize(rest, at, offset, block);
+          if (size === undefined) break;
+          const plain = unpack(rest.subarray(at, at + size), offset, block);
+          isEnded = plain.length === 0;
+          if (!isEnded) plains.push(plain);
+          at += size;
+          offset += size;
+          block += 1;
+        }
+      } catch (error) {
+        fault = error; // what is whole before it goes first, so that the reader knows how far it came
       }
       rest = rest.subarray(at);
       if (plains.length > 0) yield Buffer.concat(plains);
+      if (fault !== undefined) throw fault;
     }
     if (rest.length > 0) throw new BlockedGzipError('truncated', offset, `block ${block} is cut off`);
     if (block === 0) throw new BlockedGzipError('foreign', 0, 'the file is empty');
@@ -141,6 +148,7 @@ function blockSize(bytes: Buffer, at: number, offset: number, block: number): nu
   return bytes.length - at < size ? undefined : size;
 }
 
+const SOMETHING_FOLLOWS = 'something follows the end: another recording, or what is none';
 const CAPTURE_MAGICS = ['d4c3b2a1', 'a1b2c3d4', '4d3cb2a1', 'a1b23c4d', '0a0d0d0a'];
 
 function describeStart(bytes: Buffer): string {

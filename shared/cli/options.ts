@@ -87,7 +87,7 @@ export const OPTIONS = {
   gatewaySilentAfterMs: option(
     'gateway-silent-after',
     duration(100, LONGEST_TIMER_MS),
-    'Without a word from a gateway for this long, its tunnels are Error',
+    'A gateway silent so long: Error; ≥ 3 × ping interval × threshold',
     3 * PING.intervalMs * PING.lossThreshold,
   ),
   natsServers: option('nats-url', natsServers, 'NATS servers', ['nats://127.0.0.1:4222']),

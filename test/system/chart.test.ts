@@ -153,6 +153,11 @@ await describeReal('the chart', ['helm'], () => {
     [{ replicas: 3 }, /replicas/],
     [{ env: { HTTPS_PROXY: 3128 } }, /HTTPS_PROXY/],
     [{ keda: { enabled: true, minReplicas: 9 } }, /keda\.minReplicas: 9 is more than keda\.maxReplicas, which is 8/],
+    [
+      { ping: { interval: '2.5s' } },
+      /gatewaySilentAfter: 30s is less than 3 x .* \(3 x 2\.5s x 5\): .* make it longer/,
+    ],
+    [{ gatewaySilentAfter: '30m1ms' }, /gatewaySilentAfter: 30m1ms is more than 30m, .* make it shorter/],
     [{ gatewayTemplates: { enabled: true } }, /gatewayTemplates\.liqoImages\.\w+: the image of Liqo's/],
   ])('refuses %j and says what is wrong', async (values, message) => {
     await expect(renderChart(values)).rejects.toThrow(message);

@@ -100,3 +100,13 @@ tolerations: {{ toJson . }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
+
+{{- /* A Go duration in milliseconds. */ -}}
+{{- define "wg-keepalive.milliseconds" -}}
+{{- $total := 0.0 }}
+{{- range regexFindAll "[0-9]+(\\.[0-9]+)?(ms|s|m|h)" . -1 }}
+{{- $unit := regexFind "[a-z]+" . }}
+{{- $total = addf $total (mulf (trimSuffix $unit .) (get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000) $unit)) }}
+{{- end }}
+{{- $total }}
+{{- end }}

@@ -24,7 +24,11 @@ if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1
   });
   // Whoever reads our output may leave early (`| head`); that is no failure.
   process.stderr.on('error', () => {});
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : EXIT_FAILED));
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(0);
+    process.stderr.write(`wg-keepalive: the output cannot be written: ${error.message}\n`);
+    process.exit(EXIT_FAILED);
+  });
   const { runCommandLine } = await import('./dispatch.ts');
   process.exitCode = await runCommandLine(process.argv.slice(2), process.env);
   setTimeout(() => process.exit(), EXIT_TIMEOUT_MS).unref();

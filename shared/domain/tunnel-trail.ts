@@ -78,7 +78,7 @@ export function formatEvent({ sequence, storedAtUnixMs, event }: RecordedMessage
   const { kind, value, gatewayEpoch, sequence: number, rttNs, consecutiveMisses, reason, message } = data;
   const details = [
     rttNs === undefined ? '' : `${(rttNs / 1e6).toFixed(3)} ms`,
-    consecutiveMisses ? `${consecutiveMisses} misses in a row` : '',
+    consecutiveMisses ? `${consecutiveMisses} ${consecutiveMisses === 1 ? 'miss' : 'misses in a row'}` : '',
     reason && `[${reason}]`,
     message,
   ].filter(Boolean);

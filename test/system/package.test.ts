@@ -81,6 +81,7 @@ describe('the package, packed and installed elsewhere', () => {
   it.each<readonly [readonly string[], string]>([
     [['gatway'], 'wg-keepalive gatway: there is no such command: want one of gateway, function, setup, lab'],
     [[], 'wg-keepalive: a command is missing'],
+    [['lab', '--parts=real'], 'wg-keepalive lab: --parts real: the package has no servers to build; want a checkout'],
   ])('ends with exit code 2 on %j', async (args, message) => {
     const { code, stderr } = await end(program, args);
     expect(code).toBe(2);

@@ -212,7 +212,8 @@ export class ComposedContainers implements AsyncDisposable {
     const added = (service.cap_add ?? []).map((name_) => `,+${name_.toLowerCase()}`).join('');
     const isBound = service.cap_drop?.includes('ALL');
     const rights = [
-      ...['setpriv', '--reuid', `${uid}`, '--regid', `${gid}`, '--clear-groups'],
+      // Another user is no longer killed with its parent, unless it asks for it itself.
+      ...['setpriv', '--pdeathsig', 'KILL', '--reuid', `${uid}`, '--regid', `${gid}`, '--clear-groups'],
       ...(isBound ? ['--no-new-privs', '--inh-caps=-all', `--bounding-set=-all${added}`] : []),
       ...['--', 'env', '-C', folder],
     ];

@@ -177,7 +177,6 @@ await describeReal('NATS permissions', ['nats-server', 'openssl'], () => {
     new NatsNotices(link).hear('replicas.*', ({ subject }) => void heard.push(subject), stop.signal);
     await link.connection.flush();
     const ofFunction = await nats.connect(functionNamed('tunnel-status'));
-    ofFunction.publish('replicas.tunnel-status', 'how it is');
     const observations = [...syntheticObservations({ connections: 1, tunnels: 1, intervalMs: 200, rounds: 30 })];
     const gateway = jetstream(await nats.connect({ role: 'gateway', namespace: 'liqo-tenant-0' }));
     for (const { event } of observations) {
@@ -187,7 +186,11 @@ await describeReal('NATS permissions', ['nats-server', 'openssl'], () => {
       );
       await gateway.publish(subject, data, { headers: toHeaders(headers) });
     }
-    await eventually(() => new Set(heard).size === 2, 'a copy of an observation, and a notice of a replica');
+    const hasHeardBoth = () => {
+      ofFunction.publish('replicas.tunnel-status', 'how it is'); // again and again, as a replica does
+      return new Set(heard).size === 2;
+    };
+    await eventually(hasHeardBoth, 'a copy of an observation, and a notice of a replica');
 
     expect(await new NatsBusStatistics(link).read()).toMatchObject({ deadLetters: 0 });
     const past = pagePast(new NatsHistory(link, systemClock), systemClock);

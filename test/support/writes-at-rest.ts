@@ -23,7 +23,7 @@ export type WritesAtRest = {
 /** Counts what two replicas write while nothing happens but PONGs of ever other latencies; ends when all queues are empty. */
 export async function writesAtRest(parts: FunctionsOnRealParts, budget: WriteBudget): Promise<WritesAtRest> {
   const { tunnels, durationMs, pingIntervalMs, updateIntervalMs } = budget;
-  const flags = [`--ping-update-status-interval=${formatDuration(updateIntervalMs)}`, '--gateway-silent-after=1h'];
+  const flags = [`--ping-update-status-interval=${formatDuration(updateIntervalMs)}`, '--gateway-silent-after=30m'];
   const replicas = [await parts.startFunctions(flags), await parts.startFunctions(flags)];
   for (const replica of replicas) await replica.untilReady();
   const gateway = await parts.gateway(tunnels);

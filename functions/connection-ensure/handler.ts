@@ -8,7 +8,7 @@ import {
 } from '../../shared/domain/connection.ts';
 import { ENSURE_DUE_TYPE, type EnsureDue } from '../../shared/domain/ensure-due.ts';
 import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gateway-announcement.ts';
-import type { GatewayState } from '../../shared/domain/gateway-state.ts';
+import type { AnnouncementJudgement, GatewayState } from '../../shared/domain/gateway-state.ts';
 import { encodeToken } from '../../shared/domain/subject-token.ts';
 import { gatewaySubject } from '../../shared/domain/subjects.ts';
 import { desiredConnection, planListing } from '../../shared/domain/tunnel-listing.ts';
@@ -32,6 +32,8 @@ const MAX_VERIFIED = 10_000;
 const REFUSALS: readonly string[] = ['not-found', 'forbidden'] satisfies StoreErrorCode[];
 /** The API takes no Connection of this name, label or owner: only another announcement helps. */
 const UNACCEPTABLE: StoreErrorCode = 'invalid';
+
+type Accepted = Exclude<AnnouncementJudgement, { readonly kind: 'stale' }>;
 
 /** What made connection-ensure look at a gateway. */
 type Occasion = {
@@ -76,15 +78,15 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
     async function onAnnouncement(
       announced: Announced,
       occasion: Occasion,
-      whenMissing?: (isNew: boolean) => Promise<Outcome | undefined>,
+      whenMissing?: (accepted: Accepted) => Promise<Outcome | undefined>,
     ): Promise<Outcome> {
       const connection = connectionOf(announced);
       if (settings.namespaces?.includes(connection.namespace) === false) {
         return { outcome: 'orphan', reason: 'NotWatched', connection };
       }
-      const { kind, state } = await gateways.accept(announced);
-      if (kind === 'stale') return { outcome: 'stale', reason: 'OlderEpoch', connection };
-      const outcome = await ensure(state, occasion, whenMissing && (() => whenMissing(kind === 'accepted')));
+      const judgement = await gateways.accept(announced);
+      if (judgement.kind === 'stale') return { outcome: 'stale', reason: 'OlderEpoch', connection };
+      const outcome = await ensure(judgement.state, occasion, whenMissing && (() => whenMissing(judgement)));
       return { ...outcome, connection };
     }
 
@@ -98,10 +100,9 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
       const connection = { namespace: due.namespace, name: due.connection };
       const [announced] = await gateways.announced(gatewaySubject(connection));
       if (announced === undefined) return { outcome: 'orphan', reason: 'NoGateway', connection };
-      return onAnnouncement(announced, { ...occasion, due }, async () => {
-        const { announcement, sequence, storedAtUnixMs: atUnixMs } = announced;
-        const epoch = announcement.epoch ?? sequence;
-        const refusal = await guard.refusal(connection, occasion.atUnixMs, { epoch, atUnixMs });
+      return onAnnouncement(announced, { ...occasion, due }, async ({ state: { epoch } }) => {
+        const run = { epoch, atUnixMs: announced.storedAtUnixMs };
+        const refusal = await guard.refusal(connection, occasion.atUnixMs, run);
         if (refusal === undefined) return undefined;
         const isOver = refusal === 'GatewayNotHeardYet' && due.delayMs >= settings.gatewaySilentAfterMs;
         if (isOver || refusal === 'GatewaySilent') return { outcome: 'orphan', reason: 'GatewaySilent' };
@@ -170,8 +171,8 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
         const occasion = { trigger, atUnixMs: storedAtUnixMs };
         if (type === GATEWAY_TYPE) {
           const announced = { announcement: data as GatewayAnnouncement, sequence, storedAtUnixMs };
-          return onAnnouncement(announced, occasion, async (isNew) =>
-            isNew ? undefined : askFirst(connectionOf(announced), storedAtUnixMs),
+          return onAnnouncement(announced, occasion, async ({ kind }) =>
+            kind === 'accepted' ? undefined : askFirst(connectionOf(announced), storedAtUnixMs),
           );
         }
         if (type === ENSURE_DUE_TYPE) return onDue(data as EnsureDue, occasion);

@@ -4,6 +4,7 @@ import { type Connection, type ConnectionRef, connectionKey } from '../../shared
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
+import { failedBy } from '../../shared/runtime/failed-by.ts';
 import { latestOnly } from '../../shared/runtime/latest-only.ts';
 import { type NewestVersions, newestVersions } from '../../shared/runtime/newest-versions.ts';
 import { manifest } from './manifest.ts';
@@ -102,15 +103,11 @@ function aggregateUpdater({ connections, log }: FunctionPorts, judged: NewestVer
         }
         if (err.code === 'not-found') return { outcome: 'orphan', reason: 'NoConnection' };
         log.warn({ err, connection: connectionKey(ref) }, 'aggregate not written');
-        return { outcome: 'failed', reason: err.code, ...retryAfter(err) };
+        return failedBy(err);
       }
     }
     return { outcome: 'failed', reason: 'Conflict' };
   };
-}
-
-function retryAfter({ retryAfterMs }: StoreError): { readonly retryAfterMs?: number } {
-  return retryAfterMs === undefined ? {} : { retryAfterMs };
 }
 
 function summary(status: Connection['status']) {

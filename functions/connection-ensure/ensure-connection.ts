@@ -4,6 +4,7 @@ import { desiredConnection } from '../../shared/domain/tunnel-listing.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import type { Outcome } from '../../shared/runtime/define-function.ts';
+import { failedBy } from '../../shared/runtime/failed-by.ts';
 import { type Trigger, tunnelsReconciler } from './reconcile-tunnels.ts';
 
 /** Asked where the Connection is missing: `undefined` lets it be made, an outcome says why not. */
@@ -40,8 +41,7 @@ export function connectionEnsurer(ports: FunctionPorts) {
     } catch (err) {
       if (!(err instanceof StoreError)) throw err;
       log.warn({ err, connection: connectionKey(ref) }, 'Connection not ensured');
-      const retryAfter = err.retryAfterMs === undefined ? {} : { retryAfterMs: err.retryAfterMs };
-      return { outcome: { outcome: 'failed', reason: err.code, ...retryAfter } };
+      return { outcome: failedBy(err) };
     }
   };
 }

@@ -46,7 +46,7 @@ const TEXT = 'text/plain; charset=utf-8';
  */
 export async function startHealthServer(options: HealthServerOptions): Promise<HealthServer> {
   const server = createServer((request, response) => {
-    const { pathname } = new URL(request.url ?? '/', 'http://localhost');
+    const pathname = URL.parse(request.url ?? '/', 'http://localhost')?.pathname; // a throw in here would end the process
     if (request.method !== 'GET' && request.method !== 'HEAD') {
       response.setHeader('allow', 'GET, HEAD');
       return reply(response, 405, 'GET or HEAD only\n');

@@ -81,7 +81,8 @@ class Handler {
 
   async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.setHeader(name, value);
-    const url = new URL(request.url ?? '/', 'http://page');
+    const url = URL.parse(request.url ?? '/', 'http://page'); // a throw in here would end the process
+    if (url === null) return reply(response, 400, 'that is no path');
     if (!this.#guard.isOurHost(request)) return reply(response, 421, `this page is not called ${request.headers.host}`);
     const given = url.searchParams.get('token');
     if (url.pathname === '/' && given !== null && this.#guard.isToken(given)) return admit(response, given);

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { request } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import {
@@ -74,6 +76,15 @@ describe('the health server', () => {
     const { get } = await start();
     expect((await get('/')).status).toBe(404);
     expect((await get('/healthz', { method: 'POST' })).status).toBe(405);
+  });
+
+  it.each(['//', '//[', 'http://', '//a:b', '/%'])('outlives a request for %s', async (path) => {
+    const { server, get } = await start();
+    const sent = request({ host: HOST, port: server.port, path }).end();
+    const [answer] = await once(sent, 'response');
+    answer.resume();
+    expect(answer.statusCode).toBe(404);
+    expect((await get('/healthz')).status).toBe(200);
   });
 
   it('names the address and the cause when the port is taken', async () => {

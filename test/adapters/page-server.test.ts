@@ -164,6 +164,12 @@ describe('the page', () => {
     expect((await ask('/', { headers: { cookie: cookie.split(';')[0] as string } })).status).toBe(200);
     expect((await ask('/', { headers: { cookie: 'wg-keepalive-page=wrong' } })).status).toBe(401);
   });
+
+  it.each(['//', '//[', 'http://', '//a:b'])('outlives a request for %s, by whomever', async (path) => {
+    await start({ guard: { controlToken: CONTROL_TOKEN, token: TOKEN } });
+    expect((await ask(path)).status).toBe(400);
+    expect((await ask(`/?token=${TOKEN}`)).status).toBe(303);
+  });
 });
 
 describe('controls', () => {

@@ -15,6 +15,7 @@ import type { TunnelState } from '../../shared/domain/tunnel-status.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
+import { failedBy } from '../../shared/runtime/failed-by.ts';
 import { lastWordsReader } from '../../shared/runtime/last-words.ts';
 import { manifest } from './manifest.ts';
 
@@ -104,7 +105,7 @@ export const gatewaySilence = defineFunction<SilenceDue>({
             : { outcome: 'throttled', reason: REASONS[judgement.kind], connection };
         } catch (err) {
           if (!(err instanceof StoreError)) throw err;
-          return { outcome: 'failed', reason: err.code, connection };
+          return { ...failedBy(err), connection };
         }
       },
     };

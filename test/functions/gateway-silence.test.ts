@@ -192,6 +192,26 @@ describe('gateway-silence', () => {
     await world.clock.advance(30_000);
     expect(world.tunnel()?.value).toBe('Error');
   });
+
+  it('comes again no sooner than the API wants to be asked', async () => {
+    const world = new FunctionWorld();
+    for (const name of ['connection-watch', 'connection-ensure', 'tunnel-status']) world.start(name);
+    let asked = 0;
+    world.start('gateway-silence', {
+      connections: (store) => ({
+        ...passingStore(store),
+        async get() {
+          asked += 1;
+          throw new StoreError('busy', 'too many requests', { status: 429, retryAfterMs: 20_000 });
+        },
+      }),
+    });
+    await world.announce(['liqo-tunnel']);
+    await world.clock.advance(gatewaySilentAfterMs + 19_000);
+    expect(asked).toBe(1);
+    await world.clock.advance(2_000);
+    expect(asked).toBe(2);
+  });
 });
 
 /** The bus as one process sees it that loses its connection. */

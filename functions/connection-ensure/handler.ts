@@ -120,7 +120,8 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
       let worst: Outcome = { outcome: 'orphan', reason: 'NoGateway' };
       for (const gateway of ours) {
         const outcome = await onAnnouncement(gateway, { trigger, atUnixMs: gateway.storedAtUnixMs });
-        if (worst.outcome !== 'failed') worst = outcome;
+        // What comes back by itself must not hide what only this event can bring back.
+        if (worst.outcome !== 'failed' || worst.comesBack) worst = outcome;
       }
       return worst;
     }

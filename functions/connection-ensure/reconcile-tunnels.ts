@@ -29,7 +29,8 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
   async function tell(event: Listed | Unlisted, trigger: Trigger): Promise<void> {
     const ref = { namespace: event.namespace, name: event.connection };
     const message: CloudEvent = {
-      id: `${event.kind}.${event.interfaceId}.${trigger.eventId}`,
+      // One occasion may concern several Connections: without their names the stream would take the second for a repeat.
+      id: `${event.kind}.${event.interfaceId}.${trigger.eventId}.${ref.namespace}.${ref.name}`,
       source: '/functions/connection-ensure',
       type: OBSERVATION_TYPE,
       time: event.observedAt,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { EmbeddedStateStore } from '../../shared/adapters/embedded-state-store.ts';
-import { REMOTE_CLUSTER_ID_LABEL } from '../../shared/domain/connection.ts';
+import { type ConnectionRef, REMOTE_CLUSTER_ID_LABEL } from '../../shared/domain/connection.ts';
 import { GATEWAY_TYPE } from '../../shared/domain/gateway-announcement.ts';
 import { OBSERVATION_TYPE } from '../../shared/domain/observation.ts';
 import { gatewaySubject, observationSubject } from '../../shared/domain/subjects.ts';
@@ -20,6 +20,20 @@ function worldWith(...functions: readonly string[]): FunctionWorld {
 }
 
 const ALL = ['connection-watch', 'connection-ensure', 'tunnel-status', 'connection-aggregate'];
+const KEY_TO_MILAN = {
+  metadata: { namespace: REF.namespace, name: 'key', labels: { [REMOTE_CLUSTER_ID_LABEL]: 'milan' } },
+  spec: { publicKey: Buffer.alloc(32).toString('base64') },
+};
+
+/** Another gateway of the same namespace, to the same cluster. */
+async function announceOther(world: FunctionWorld, { namespace, name: connection }: ConnectionRef): Promise<void> {
+  await world.publish(gatewaySubject({ namespace, name: connection }), GATEWAY_TYPE, {
+    ...{ namespace, connection, gatewayName: connection.slice(3), gatewayUid: 'other-uid', mode: 'server' },
+    ...{ remoteClusterId: 'milan', interfaces: ['liqo-tunnel'], announcedAt: world.now() },
+  });
+  await world.clock.advance(100);
+}
+
 const listed = (world: FunctionWorld) => world.connection()?.status?.tunnels?.map(({ interfaceID }) => interfaceID);
 
 describe('connection-ensure', () => {
@@ -82,12 +96,35 @@ describe('connection-ensure', () => {
     world.start('connection-watch');
     await world.clock.advance(100);
     expect(world.connection()).toBeUndefined();
-    world.kubernetes.putPublicKey({
-      metadata: { namespace: REF.namespace, name: 'key', labels: { [REMOTE_CLUSTER_ID_LABEL]: 'milan' } },
-      spec: { publicKey: Buffer.alloc(32).toString('base64') },
-    });
+    world.kubernetes.putPublicKey(KEY_TO_MILAN);
     await world.clock.advance(100);
     expect(listed(world)).toEqual(TWO);
+  });
+
+  it('comes back to each gateway that one key leads to, whatever becomes of the others', async () => {
+    const world = new FunctionWorld();
+    const other = { ...REF, name: 'gw-rome2' };
+    let isAway = false;
+    world.start('connection-ensure', {
+      connections: (store) => ({
+        ...passingStore(store),
+        ensure: async (desired, options) => {
+          if (isAway && desired.metadata.name === REF.name) throw new StoreError('forbidden', 'no', { status: 403 });
+          if (isAway) throw new StoreError('unavailable', 'no answer');
+          return store.ensure(desired, options);
+        },
+      }),
+    });
+    await world.announce(['liqo-tunnel']);
+    await announceOther(world, other);
+    for (const ref of [REF, other]) world.kubernetes.deleteConnection(ref);
+    isAway = true;
+    world.start('connection-watch');
+    world.kubernetes.putPublicKey(KEY_TO_MILAN);
+    await world.clock.advance(100);
+    isAway = false;
+    await world.clock.advance(10_000);
+    expect(world.kubernetes.get(other)).toBeDefined();
   });
 
   it('has nothing to do with the key of a cluster that no gateway leads to', async () => {
@@ -144,6 +181,21 @@ describe('connection-ensure', () => {
     await world.clock.settle();
     await world.observe({ gatewayEpoch: epoch, sequence: 3, kind: 'down' });
     expect(world.tunnel()?.value).toBe('Error');
+  });
+
+  it('lists the tunnels of all gateways then, also of those that it looks at in the same instant', async () => {
+    const world = worldWith('connection-ensure');
+    const other = { ...REF, name: 'gw-rome2' };
+    await world.announce(['liqo-tunnel']);
+    await announceOther(world, other);
+    world.state = new EmbeddedStateStore();
+    world.start('connection-ensure');
+    await world.clock.advance(100);
+    const said = [...world.broker.messages('OBSERVATIONS')].map(({ subject, data }) => [
+      subject.split('.').at(-2),
+      JSON.parse(new TextDecoder().decode(data)).kind,
+    ]);
+    expect(said).toEqual([REF, other, REF, other].map(({ name }) => [name, 'listed']));
   });
 
   it('tells of a tunnel that comes back that it is listed, so that it shows its values at once', async () => {

@@ -1,17 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { CATALOG } from '../../functions/catalog.ts';
+import type { BusUser } from '../../shared/domain/bus-user.ts';
 import { onFreePorts } from '../servers/free-port.ts';
 import { RunningServer, type ServerSpec } from '../servers/running-server.ts';
 import { LAB_GATEWAYS, type LabOptions } from './lab.ts';
-import { functionFlags, gatewayFlags, processFlags, type RealGateway, wgKeepalive } from './wg-keepalive-process.ts';
+import { functionFlags, gatewayFlags, type RealGateway, wgKeepalive } from './wg-keepalive-process.ts';
 import type { NetworkSide, WireguardNetwork } from './wireguard-network.ts';
 
 type Surroundings = {
   /** Gets the log of every process. */
   readonly folder: string;
   readonly network: WireguardNetwork;
-  readonly natsUrl: string;
+  readonly natsFlagsOf: (user: BusUser) => readonly string[];
   readonly environment: NodeJS.ProcessEnv;
   /** What gateways have besides. */
   readonly gatewayEnvironment: NodeJS.ProcessEnv;
@@ -109,14 +110,14 @@ export class RealLabProcesses {
   }
 
   #startReplica(name: string, index: number): Promise<RunningServer> {
-    const { folder, natsUrl, environment: env } = this.#around;
+    const { folder, natsFlagsOf, environment: env } = this.#around;
     return onFreePorts(1, LOOPBACK, ([port = 0]) => {
       const metrics = `${LOOPBACK}:${port}`;
-      const flags = [...functionFlags(this.#options.functions), ...processFlags(natsUrl, metrics)];
+      const flags = [...functionFlags(this.#options.functions), ...natsFlagsOf({ role: 'function', name })];
       return RunningServer.start(
         {
           ...{ name: `${name} ${index}`, logFile: `${folder}/${name}-${index}.log`, env },
-          ...wgKeepalive('function', name, ...flags),
+          ...wgKeepalive('function', name, ...flags, `--metrics-bind-address=${metrics}`),
           ...readiness(`http://${metrics}/readyz`),
         },
         NO_FOLDER,
@@ -125,12 +126,12 @@ export class RealLabProcesses {
   }
 
   async #startGateway(gateway: RealGateway, tunnels: number): Promise<void> {
-    const { mode } = gateway;
-    const { network, natsUrl, environment, gatewayEnvironment } = this.#around;
+    const { mode, namespace } = gateway;
+    const { network, natsFlagsOf, environment, gatewayEnvironment } = this.#around;
     const metrics = this.gatewayAddress(mode);
     const settings = { tunnels, ping: this.#options.ping };
-    const flags = [...gatewayFlags(gateway, settings), ...processFlags(natsUrl, metrics)];
-    const { command, args } = wgKeepalive('gateway', ...flags);
+    const flags = [...gatewayFlags(gateway, settings), ...natsFlagsOf({ role: 'gateway', namespace })];
+    const { command, args } = wgKeepalive('gateway', ...flags, `--metrics-bind-address=${metrics}`);
     const started = await RunningServer.start(
       {
         ...{ name: `gateway ${gateway.name}`, logFile: this.#logFile(mode) },

@@ -12,6 +12,7 @@ import { NatsHistory } from '../../shared/adapters/nats-history.ts';
 import { NatsNotices } from '../../shared/adapters/nats-notices.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { StartError } from '../../shared/cli/errors.ts';
+import { type BusUser, busUserName, inboxPrefixOf } from '../../shared/domain/bus-user.ts';
 import type { Connection } from '../../shared/domain/connection.ts';
 import type { PageLab } from '../../shared/domain/page-patch.ts';
 import { type KubeApiserver, launchKubeApiserver } from '../servers/launch-kube-apiserver.ts';
@@ -30,16 +31,26 @@ import { createTenant, tenantConnections } from './lab-tenant.ts';
 import { RealLabProcesses } from './real-lab-processes.ts';
 import { SlowLink } from './slow-link.ts';
 import { SteppableClock } from './steppable-clock.ts';
-import { environmentFor, runToEnd, wgKeepalive } from './wg-keepalive-process.ts';
+import { environmentFor, natsFlags, runToEnd, wgKeepalive } from './wg-keepalive-process.ts';
 import { type NetworkSide, startWireguardNetwork, type WireguardNetwork } from './wireguard-network.ts';
 
 export type RealLabOptions = LabOptions & {
   /** Servers of the NATS cluster, each with a copy of every stream. @defaultValue 1 */
   readonly natsReplicas?: number;
+  /** Lets in these only; left out: anybody. */
+  readonly natsUsers?: NatsUsers;
   /** Told of each step of the start as it begins, and of what holds one up. */
   readonly onProgress?: (step: string) => void;
   /** Called when the tunnels are there and no gateway runs yet. */
   readonly prepare?: (network: WireguardNetwork) => Promise<void>;
+};
+
+/** A nats-server that knows the lab's parts one by one. */
+export type NatsUsers = {
+  /** @see {@link NatsOptions.configFile} */
+  readonly configFile: string;
+  /** The file that holds a user's key, or what it is to be by the next connect. */
+  readonly credentialsFileOf: (user: BusUser) => string;
 };
 
 type Parts = {
@@ -60,7 +71,7 @@ export async function startRealLab(options: RealLabOptions): Promise<RealLab> {
   await using cleanUp = new AsyncDisposableStack();
   await removeAbandonedFolders();
   const folder = await makeTemporaryFolder('lab');
-  const { tunnels, natsReplicas = 1, onProgress = () => {} } = options;
+  const { tunnels, natsReplicas = 1, natsUsers, onProgress = () => {} } = options;
   let lab: RealLab | undefined;
   cleanUp.defer(async () => {
     if (lab === undefined) await removeTemporaryFolder(folder); // else it is the lab's to keep or remove
@@ -70,7 +81,9 @@ export async function startRealLab(options: RealLabOptions): Promise<RealLab> {
   const { host } = network;
   onProgress(`nats-server${natsReplicas === 1 ? '' : ` × ${natsReplicas}`}, etcd, kube-apiserver`);
   const servers = [
-    launchNatsServers(natsReplicas, { host }).then((server) => cleanUp.use(server)),
+    launchNatsServers(natsReplicas, { host, ...(natsUsers && { configFile: natsUsers.configFile }) }).then((server) =>
+      cleanUp.use(server),
+    ),
     launchKubeApiserver({ host, audit: true }).then((server) => cleanUp.use(server)),
   ] as const;
   await Promise.allSettled(servers); // both have ended or been put on the stack before the stack may unwind
@@ -126,7 +139,7 @@ export class RealLab implements Lab {
       ...{
         folder: parts.folder,
         network: parts.network,
-        natsUrl: parts.nats.urls.join(),
+        natsFlagsOf: (user) => this.#natsFlagsOf(user),
         environment: this.#environment(),
       },
       gatewayEnvironment: parts.clock?.environment ?? {},
@@ -144,7 +157,7 @@ export class RealLab implements Lab {
     onProgress('CRDs, streams, consumers');
     await runToEnd({
       ...{ name: 'wg-keepalive setup', logFile: `${this.#folder}/setup.log`, env: this.#environment() },
-      ...wgKeepalive('setup', `--nats-url=${this.nats.urls}`, `--nats-replicas=${this.nats.servers.length}`),
+      ...wgKeepalive('setup', ...this.#natsFlagsOf({ role: 'setup' }), `--nats-replicas=${this.nats.servers.length}`),
     });
     onProgress('namespaces');
     await Promise.all(LAB_GATEWAYS.map((gateway) => createTenant(this.#client, gateway)));
@@ -222,14 +235,14 @@ export class RealLab implements Lab {
   }
 
   async sources(): Promise<LabSources> {
-    const bus = NatsBus.open({ servers: this.nats.urls, name: 'wg-keepalive lab' }, systemClock, this.#options.log);
-    this.#cleanUp.defer(() => bus.close());
+    const page = this.#openBus({ role: 'page' });
+    const replay = this.#openBus({ role: 'replay' });
     return {
-      live: bus,
-      notices: new NatsNotices(bus.link),
+      live: page,
+      notices: new NatsNotices(page.link),
       feed: new KubernetesChangeFeed(this.#client, { clock: systemClock, random: Math.random }),
-      statistics: new NatsBusStatistics(bus.link),
-      history: new NatsHistory(bus.link, systemClock),
+      statistics: new NatsBusStatistics(page.link),
+      history: new NatsHistory(replay.link, systemClock),
     };
   }
 
@@ -262,6 +275,24 @@ export class RealLab implements Lab {
     if (died)
       this.#options.log.error({ folder: this.#folder }, 'a process of the lab ended by itself; all logs are kept');
     return { unsent };
+  }
+
+  #openBus(user: BusUser): NatsBus {
+    const credsFile = this.#options.natsUsers?.credentialsFileOf(user);
+    const bus = NatsBus.open(
+      {
+        ...{ servers: this.nats.urls, name: `wg-keepalive lab ${busUserName(user)}`, inboxPrefix: inboxPrefixOf(user) },
+        ...(credsFile !== undefined && { credsFile }),
+      },
+      systemClock,
+      this.#options.log,
+    );
+    this.#cleanUp.defer(() => bus.close());
+    return bus;
+  }
+
+  #natsFlagsOf(user: BusUser): string[] {
+    return natsFlags(this.nats.urls.join(), this.#options.natsUsers?.credentialsFileOf(user));
   }
 
   #environment(): NodeJS.ProcessEnv {

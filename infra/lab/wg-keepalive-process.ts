@@ -46,9 +46,12 @@ export function functionFlags({ updateStatusIntervalMs, gatewaySilentAfterMs }: 
   });
 }
 
-/** Flags of every long-running command. */
-export function processFlags(natsUrl: string, metricsBindAddress: string): string[] {
-  return flags({ 'nats-url': natsUrl, 'metrics-bind-address': metricsBindAddress });
+/** Flags of every command that talks to NATS; without a file of credentials it is anybody. */
+export function natsFlags(natsUrl: string, credentialsFile: string | undefined): string[] {
+  return flags({
+    'nats-url': natsUrl,
+    ...(credentialsFile !== undefined && { 'nats-credentials': credentialsFile }),
+  });
 }
 
 function flags(values: Readonly<Record<string, string | number | boolean>>): string[] {

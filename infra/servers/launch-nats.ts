@@ -7,7 +7,12 @@ import { inTemporaryFolder } from './temporary-folder.ts';
 
 /** How a nats-server is started; nothing is needed. */
 export interface NatsOptions {
-  /** Like the default it puts `http` on 127.0.0.1, where readiness is asked for. @defaultValue `infra/nats/server.conf` */
+  /**
+   * Like the default it puts `http` on 127.0.0.1, where readiness is asked for. To be reloaded (SIGHUP) it has to say
+   * `server_name: $NATS_SERVER_NAME`: a reload forgets the name of the command line, and then refuses.
+   *
+   * @defaultValue `infra/nats/server.conf`
+   */
   readonly configFile?: string;
   /** Address that it listens on. @defaultValue `127.0.0.1` */
   readonly host?: string;
@@ -145,6 +150,7 @@ async function startNats(placement: Placement): Promise<NatsServer> {
           ...['-a', host, '-p', `${port}`, '-m', `${monitorPort}`],
           ...(placement.args ?? []),
         ],
+        env: { ...process.env, NATS_SERVER_NAME: serverName },
         logFile: `${folder}/log`,
         probe: async (signal) => {
           const health = await fetch(`${monitorUrl}/healthz`, { signal });

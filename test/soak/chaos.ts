@@ -6,6 +6,15 @@ import type { RunningServer } from '../../infra/servers/running-server.ts';
 import { formatDuration } from '../../shared/domain/duration.ts';
 import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
 import type { Random } from '../simulation/random.ts';
+import type { NatsKeys } from './nats-keys.ts';
+
+/** What is struck. */
+export type Arena = {
+  readonly lab: RealLab;
+  /** Of all who use the lab's NATS. */
+  readonly keys: NatsKeys;
+  readonly tunnels: number;
+};
 
 /** What is done to a lab, for how long, and how it ends; `end` leaves everything as it was. */
 export type Blow = {
@@ -15,7 +24,7 @@ export type Blow = {
   readonly end: () => Promise<void>;
 };
 
-type BlowMaker = (lab: RealLab, random: Random, tunnels: number) => Blow;
+type BlowMaker = (arena: Arena, random: Random) => Blow;
 
 const nothing = async () => {};
 const HOUR_MS = 3_600_000;
@@ -29,10 +38,21 @@ const BLOWS: readonly BlowMaker[] = [
   killReplica,
   killReplica,
   freezeReplica,
-].concat([killGateway, freezeGateway, killNats, freezeNats, killApi, freezeApi, slowApi, stepClock, rotateToken]);
+].concat([
+  killGateway,
+  freezeGateway,
+  killNats,
+  freezeNats,
+  killApi,
+  freezeApi,
+  slowApi,
+  stepClock,
+  rotateToken,
+  rotateKeys,
+]);
 
-export function nextBlow(lab: RealLab, random: Random, tunnels: number): Blow {
-  return random.pick(BLOWS)(lab, random, tunnels);
+export function nextBlow(arena: Arena, random: Random): Blow {
+  return random.pick(BLOWS)(arena, random);
 }
 
 /** Begins and ends a blow; it ends also where it is cut short. */
@@ -46,7 +66,7 @@ export async function strike({ begin, end, lastsMs }: Blow, signal: AbortSignal)
 }
 
 /** Some short enough to go unseen, some long enough to fail. */
-function cutTunnels(lab: RealLab, random: Random, tunnels: number): Blow {
+function cutTunnels({ lab, tunnels }: Arena, random: Random): Blow {
   const chosen = someTunnels(random, tunnels);
   return {
     ...{ name: `cut ${chosen.join(', ')}`, lastsMs: random.integer(500, 20_000) },
@@ -55,7 +75,7 @@ function cutTunnels(lab: RealLab, random: Random, tunnels: number): Blow {
   };
 }
 
-function refuseToSend(lab: RealLab, random: Random, tunnels: number): Blow {
+function refuseToSend({ lab, tunnels }: Arena, random: Random): Blow {
   const chosen = someTunnels(random, tunnels);
   return {
     ...{ name: `EPERM on ${chosen.join(', ')}`, lastsMs: random.integer(1_000, 20_000) },
@@ -64,27 +84,27 @@ function refuseToSend(lab: RealLab, random: Random, tunnels: number): Blow {
   };
 }
 
-function killReplica(lab: RealLab, random: Random): Blow {
+function killReplica({ lab }: Arena, random: Random): Blow {
   const name = random.pick(functionNames);
   return { name: `SIGKILL a replica of ${name}`, lastsMs: 0, begin: () => lab.crash(name), end: nothing };
 }
 
-function freezeReplica(lab: RealLab, random: Random): Blow {
+function freezeReplica({ lab }: Arena, random: Random): Blow {
   const name = random.pick(functionNames);
   return freeze(`a replica of ${name}`, random.pick(lab.processesOf(name)), random.integer(1_000, 15_000));
 }
 
-function killGateway(lab: RealLab, random: Random): Blow {
+function killGateway({ lab }: Arena, random: Random): Blow {
   const { mode } = random.pick(LAB_GATEWAYS);
   return { name: `SIGKILL gateway ${mode}`, lastsMs: 0, begin: () => lab.restartGateway(mode), end: nothing };
 }
 
-function freezeGateway(lab: RealLab, random: Random): Blow {
+function freezeGateway({ lab }: Arena, random: Random): Blow {
   const { mode } = random.pick(LAB_GATEWAYS);
   return freeze(`gateway ${mode}`, random.pick(lab.processesOf(mode)), random.integer(500, 15_000));
 }
 
-function killNats(lab: RealLab, random: Random): Blow {
+function killNats({ lab }: Arena, random: Random): Blow {
   return {
     ...{ name: 'SIGKILL nats-server', lastsMs: random.integer(0, 15_000) },
     begin: () => lab.setNats(false),
@@ -92,11 +112,11 @@ function killNats(lab: RealLab, random: Random): Blow {
   };
 }
 
-function freezeNats(lab: RealLab, random: Random): Blow {
+function freezeNats({ lab }: Arena, random: Random): Blow {
   return freeze('nats-server', random.pick(lab.nats.servers), random.integer(500, 10_000));
 }
 
-function killApi({ api }: RealLab, random: Random): Blow {
+function killApi({ lab: { api } }: Arena, random: Random): Blow {
   return {
     ...{ name: 'SIGKILL kube-apiserver', lastsMs: random.integer(0, 15_000) },
     begin: () => api.kill(),
@@ -104,11 +124,11 @@ function killApi({ api }: RealLab, random: Random): Blow {
   };
 }
 
-function freezeApi(lab: RealLab, random: Random): Blow {
+function freezeApi({ lab }: Arena, random: Random): Blow {
   return freeze('kube-apiserver', lab.api, random.integer(500, 15_000));
 }
 
-function slowApi(lab: RealLab, random: Random): Blow {
+function slowApi({ lab }: Arena, random: Random): Blow {
   const delayMs = random.integer(100, 3_000);
   return {
     ...{ name: `${formatDuration(delayMs)} more a call of the API`, lastsMs: random.integer(2_000, 15_000) },
@@ -117,7 +137,7 @@ function slowApi(lab: RealLab, random: Random): Blow {
   };
 }
 
-function stepClock(lab: RealLab, random: Random): Blow {
+function stepClock({ lab }: Arena, random: Random): Blow {
   const byMs = random.pick([-HOUR_MS, HOUR_MS, -1_537, 1_537]);
   return {
     ...{ name: `wall clocks of the gateways by ${formatDuration(byMs)}`, lastsMs: random.integer(2_000, 15_000) },
@@ -126,12 +146,24 @@ function stepClock(lab: RealLab, random: Random): Blow {
   };
 }
 
-function rotateToken(lab: RealLab): Blow {
+function rotateToken({ lab }: Arena): Blow {
   return {
     name: 'another token for the functions, the old one revoked',
     lastsMs: 0,
     begin: () => lab.rotateToken(),
     end: nothing,
+  };
+}
+
+/** As it goes in a cluster: the server closes the connections of the old keys, and the files of the parts follow later. */
+function rotateKeys({ lab, keys }: Arena, random: Random): Blow {
+  return {
+    ...{ name: 'other NATS keys for all, the old ones revoked, their files late', lastsMs: random.integer(0, 15_000) },
+    begin: async () => {
+      await keys.renew();
+      await each(lab.nats.servers, (server) => server.kill('SIGHUP'));
+    },
+    end: () => keys.handOut(),
   };
 }
 

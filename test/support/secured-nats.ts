@@ -1,4 +1,4 @@
-import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect, type NatsConnection } from 'nats';
@@ -37,7 +37,8 @@ export class SecuredNats implements AsyncDisposable {
     const { caFile, ...certificate } = await makeCertificate(folder);
     const base = await readFile(new URL('../../infra/nats/server.conf', import.meta.url), 'utf8');
     const configFile = join(folder, 'server.conf');
-    await writeFile(configFile, `${base}\n${renderTls(certificate)}include "accounts.conf"\n`);
+    const rest = 'server_name: $NATS_SERVER_NAME\ninclude "accounts.conf"\n';
+    await writeFile(configFile, `${base}\n${renderTls(certificate)}${rest}`);
     const nats = new SecuredNats(await launchNats({ configFile }), folder, caFile);
     if (setUp) await nats.#setUp();
     return nats;
@@ -61,10 +62,8 @@ export class SecuredNats implements AsyncDisposable {
   }
 
   /** Makes the server read its files again, as `nats-server --signal reload` does. */
-  async reload(): Promise<void> {
-    // The name was given as an argument, which a reload forgets, and then refuses.
-    await appendFile(join(this.folder, 'server.conf'), `server_name: ${this.server.serverName}\n`);
-    await this.server.kill('SIGHUP');
+  reload(): Promise<void> {
+    return this.server.kill('SIGHUP');
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

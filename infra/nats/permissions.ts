@@ -47,7 +47,7 @@ export function permissionsOf(user: BusUser): Permissions {
 /** Where an event that nobody could take may have come from; and that it was published again. */
 const AGAIN = ['keepalive.*.*.*', 'gateways.*.*', 'changes.*.*.*', 'due.*.*.*', 'dead.retried'];
 
-/** Makes and mends streams and consumers; neither reads nor writes nor deletes a message, and deletes no stream. */
+/** Makes and mends streams and consumers, and empties GATEWAYS; neither reads nor writes a message, and deletes no stream. */
 const SETUP = [
   ...['INFO', 'STREAM.CREATE.*', 'STREAM.UPDATE.*', 'STREAM.INFO.*', 'STREAM.NAMES', 'STREAM.LIST'],
   ...['STREAM.PURGE.GATEWAYS'], // the sequences of GATEWAYS must not fall behind epochs that were given out

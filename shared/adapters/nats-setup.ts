@@ -78,13 +78,14 @@ export async function setupBus(connection: NatsConnection, options: SetupOptions
 }
 
 /**
- * Makes the next sequence of a stream at least `sequence`, by a purge: after a restore from a backup, epochs of
- * GATEWAYS must be higher than any that was given out. What the stream holds is dropped; gateways announce themselves again.
+ * Makes the next epoch that GATEWAYS gives out at least `epoch`: after a restore from a backup the sequences go on from
+ * there, below epochs that were given out since, and a gateway that starts would be stale. Only a purge moves them, so
+ * what the stream holds is dropped; a gateway announces itself again when it comes back to NATS.
  */
-export async function raiseSequence(connection: NatsConnection, stream: StreamName, sequence: number): Promise<void> {
+export async function raiseEpoch(connection: NatsConnection, epoch: number): Promise<void> {
   const manager = await jetstreamManager(connection, { checkAPI: false, timeout: SETUP_TIMEOUT_MS });
-  await manager.streams.purge(stream, { seq: sequence }).catch((error) => {
-    throw busErrorOf(`purge ${stream} up to ${sequence}`, error);
+  await manager.streams.purge('GATEWAYS', { seq: epoch }).catch((error) => {
+    throw busErrorOf(`purge GATEWAYS up to ${epoch}`, error);
   });
 }
 

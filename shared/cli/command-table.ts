@@ -55,7 +55,11 @@ export const COMMANDS = {
   },
   setup: {
     summary: 'Creates or updates streams, consumers and the state bucket, installs the CRDs and checks them',
-    options: ['natsReplicas', 'historyMaxAgeMs', 'observationsMaxBytes', 'decisionsMaxBytes', ...NATS, 'logLevel'],
+    options: [
+      ...['natsReplicas', 'historyMaxAgeMs', 'observationsMaxBytes', 'decisionsMaxBytes', 'restored'],
+      ...NATS,
+      'logLevel',
+    ],
     required: [],
   },
   lab: {

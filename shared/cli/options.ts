@@ -103,6 +103,7 @@ export const OPTIONS = {
     'Looks after this namespace only; repeatable; without it, after all',
   ),
   natsReplicas: option('nats-replicas', integer(1, 5), 'Copies of each stream in a NATS cluster', 1),
+  restored: option('restored', boolean, 'NATS is back from a backup: new gateway runs count as newest', false),
   historyMaxAgeMs: option(
     'history-max-age',
     duration(HISTORY.minAgeMs, YEAR_MS),

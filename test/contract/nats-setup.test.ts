@@ -6,7 +6,7 @@ import type { NatsConnection } from 'nats';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { launchNats } from '../../infra/servers/launch-nats.ts';
 import { NatsLink } from '../../shared/adapters/nats-link.ts';
-import { raiseSequence, type SetupChange, setupBus } from '../../shared/adapters/nats-setup.ts';
+import { raiseEpoch, type SetupChange, setupBus } from '../../shared/adapters/nats-setup.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import { gatewaySubject, observationSubject } from '../../shared/domain/subjects.ts';
@@ -193,7 +193,7 @@ await describeReal('NATS setup', ['nats-server'], () => {
       const announce = (id: string) =>
         bus.publish(encodeCloudEvent(subject, { id, source: '/test', type: 'test', data: {} }));
       const { sequence } = await announce('one');
-      await raiseSequence(connection, 'GATEWAYS', sequence + 1_000_000);
+      await raiseEpoch(connection, sequence + 1_000_000);
       expect((await announce('two')).sequence).toBe(sequence + 1_000_000);
     });
   });

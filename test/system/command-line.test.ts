@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempDisposable, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -12,8 +13,12 @@ import { launchKubeApiserver } from '../../infra/servers/launch-kube-apiserver.t
 import { launchNats } from '../../infra/servers/launch-nats.ts';
 import { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
 import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-connection-store.ts';
+import { NatsBus } from '../../shared/adapters/nats-bus.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
+import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import { GATEWAY_TYPE } from '../../shared/domain/gateway-announcement.ts';
 import { describeReal } from '../support/real-parts.ts';
+import { silentLogger } from '../support/silent-logger.ts';
 
 const main = join(import.meta.dirname, '../../shared/cli/main.ts');
 const SOON = { timeout: 30_000, interval: 50 };
@@ -72,6 +77,18 @@ async function unreachable(folder: string): Promise<{ readonly kubeconfig: strin
 async function createNamespace(admin: KubernetesClient, name: string): Promise<void> {
   const body = { apiVersion: 'v1', kind: 'Namespace', metadata: { name } };
   await admin.call({ method: 'POST', path: '/api/v1/namespaces', body });
+}
+
+/** @returns the epoch that a gateway gets which announces itself now */
+async function announce(url: string): Promise<number> {
+  const bus = NatsBus.open({ servers: [url], name: 'test' }, systemClock, silentLogger);
+  try {
+    await bus.link.whenUp();
+    const event = { id: randomUUID(), source: '/test', type: GATEWAY_TYPE, data: {} };
+    return (await bus.publish(encodeCloudEvent('gateways.test.gw-test', event))).sequence;
+  } finally {
+    await bus.close();
+  }
 }
 
 const inFolder = () => mkdtempDisposable(join(tmpdir(), 'wg-keepalive-cli-'));
@@ -209,6 +226,13 @@ await describeReal('the commands on real parts', ['nats-server', 'etcd', 'kube-a
         /^\d+ checked, 2 changed: stream OBSERVATIONS updated, stream DECISIONS updated\n$/,
       ),
     });
+
+    const announced = () => announce(nats.url);
+    const before = await announced();
+    const restoredAtMs = Date.now();
+    const restored = await run(['setup', '--restored'], environment);
+    expect(restored).toMatchObject({ code: 0, stderr: expect.stringContaining('restart nats-server now') });
+    expect(await announced()).toBeGreaterThanOrEqual(Math.max(before + 1, restoredAtMs));
 
     program.signal('SIGTERM');
     expect(await program.ended).toMatchObject({ code: 0 });

@@ -3,7 +3,7 @@ import type { KubernetesClient } from '../../adapters/kubernetes-client.ts';
 import { SetupError as CrdError, readClusterUid, setupCrds } from '../../adapters/kubernetes-setup.ts';
 import { NatsLink } from '../../adapters/nats-link.ts';
 import type { NatsOptions } from '../../adapters/nats-options.ts';
-import { SetupError as BusSetupError, setupBus } from '../../adapters/nats-setup.ts';
+import { SetupError as BusSetupError, raiseEpoch, setupBus } from '../../adapters/nats-setup.ts';
 import { createPinoLogger } from '../../adapters/pino-logger.ts';
 import { systemClock } from '../../adapters/system-clock.ts';
 import { StoreError } from '../../ports/connection-store.ts';
@@ -21,6 +21,9 @@ const CONNECT_TIMEOUT_MS = 15_000;
 /** Names the cluster that an account belongs to: two of them in one account would mix up their Connections. */
 const CLUSTER_METADATA = 'wg-keepalive.cluster-uid';
 
+const RESTART =
+  'epochs are raised: restart nats-server now, so that gateways come back and announce themselves again\n';
+
 /** Idempotent: what is as it should be stays untouched. The last line says what was done. */
 export const run: Run<'setup'> = async (options) => {
   const log = createPinoLogger({ level: options.logLevel });
@@ -34,6 +37,7 @@ export const run: Run<'setup'> = async (options) => {
     const done = [...crds.map(({ name, change }) => ({ name: `CRD ${name}`, change })), ...changes];
     const changed = done.filter(({ change }) => change !== 'none' && change !== 'unchanged');
     const list = changed.map(({ name, change }) => `${name} ${change}`).join(', ');
+    if (options.restored) process.stderr.write(RESTART);
     process.stdout.write(`${done.length} checked, ${changed.length} changed${list && `: ${list}`}\n`);
     return 0;
   } catch (error) {
@@ -53,6 +57,8 @@ async function setUpBus(link: NatsLink, clusterUid: string, options: OptionsOf<'
     metadata: { [CLUSTER_METADATA]: clusterUid },
     clock: systemClock,
   });
+  // Sequences of GATEWAYS begin with the Unix time in ms and grow more slowly than that: now is above them all.
+  if (options.restored) await raiseEpoch(link.connection, systemClock.unixMs());
   return changes.map(({ kind, name, change }) => ({ name: `${kind} ${name}`, change }));
 }
 

@@ -11,7 +11,7 @@ export class EmbeddedCall implements EmbeddedCaller {
   readonly #end: () => void;
   readonly #consumer: EmbeddedConsumer;
   readonly #handle: (delivery: Delivery) => Promise<Settlement>;
-  readonly #inWork: WorkingAcks<number>;
+  readonly #inWork: WorkingAcks;
   #state: 'running' | 'stopping' | 'abandoned' = 'running';
 
   constructor(consumer: EmbeddedConsumer, handle: (delivery: Delivery) => Promise<Settlement>, clock: Clock) {
@@ -20,7 +20,7 @@ export class EmbeddedCall implements EmbeddedCaller {
     this.#end = resolve;
     this.#consumer = consumer;
     this.#handle = handle;
-    this.#inWork = new WorkingAcks(clock, consumer.spec.ackWaitMs, (sequence) => consumer.extend(sequence));
+    this.#inWork = new WorkingAcks(clock, consumer.spec.ackWaitMs);
     consumer.attach(this);
   }
 
@@ -50,7 +50,7 @@ export class EmbeddedCall implements EmbeddedCaller {
   }
 
   async #work(delivery: Delivery): Promise<void> {
-    this.#inWork.add(delivery.streamSequence);
+    this.#inWork.add(delivery.streamSequence, () => this.#consumer.extend(delivery.streamSequence));
     const settlement = await settlementOf(this.#handle, delivery);
     if (this.#state === 'abandoned') return;
     this.#inWork.remove(delivery.streamSequence);

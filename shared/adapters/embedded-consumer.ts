@@ -41,7 +41,6 @@ export class EmbeddedConsumer implements StreamFollower {
   #waiting = 0;
   #redeliveries: number[] = [];
   #lastDelivered = 0;
-  #lastSettled = 0;
   #deliverySequence = 0;
   #timer: { readonly dueMs: number; readonly handle: Timer } | undefined;
   #isPumping = false;
@@ -91,7 +90,6 @@ export class EmbeddedConsumer implements StreamFollower {
       this.#arm(pending.deadlineMs);
     } else {
       this.#pending.delete(streamSequence);
-      this.#lastSettled = Math.max(this.#lastSettled, streamSequence);
       if (settlement.kind === 'terminate') {
         this.#advise({ kind: 'terminated', ...pick(delivery), reason: settlement.reason });
       }
@@ -115,11 +113,11 @@ export class EmbeddedConsumer implements StreamFollower {
     return { stream, durable, delivered: this.#deliverySequence, waiting: this.#waiting, inWork: this.#pending.size };
   }
 
-  /** As if it had been deleted and made anew from the last settled message on. */
+  /** As if it had been deleted and made anew from behind the message up to which all are settled. */
   recreate(): void {
+    this.#lastDelivered = Math.min(this.#lastDelivered, ...this.#pending.keys().map((sequence) => sequence - 1));
     this.#pending.clear();
     this.#redeliveries = [];
-    this.#lastDelivered = this.#lastSettled;
     this.#deliverySequence += 2; // nobody may believe that this is the old count going on
     this.#fillQueue();
     this.#pump();

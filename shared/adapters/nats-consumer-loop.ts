@@ -4,11 +4,10 @@ import type { ConsumerSpec } from '../domain/topology.ts';
 import type { Clock, Timer } from '../ports/clock.ts';
 import type { Delivery, Settlement } from '../ports/event-bus.ts';
 import type { Logger } from '../ports/telemetry.ts';
-import { recoverConsumer } from './nats-consumer-recovery.ts';
+import { ConsumerRecovery } from './nats-consumer-recovery.ts';
 import type { LinkUser, NatsLink } from './nats-link.ts';
 import { toDelivery } from './nats-message.ts';
 import { PRIORITY_GROUP, PullPriority } from './nats-pull-priority.ts';
-import { SettledPosition } from './settled-position.ts';
 import { settlementOf } from './settlement.ts';
 import { WorkingAcks } from './working-acks.ts';
 
@@ -47,11 +46,9 @@ export class NatsConsumerLoop {
   readonly #options: ConsumerLoopOptions;
   readonly #problem: string;
   readonly #link: NatsLink;
-  readonly #inWork: WorkingAcks<number>;
+  readonly #inWork: WorkingAcks;
   readonly #priority: PullPriority;
-  readonly #position: SettledPosition;
-  /** Reply subjects of what is in work, by stream sequence. */
-  readonly #replies = new Map<number, string>();
+  readonly #recovery: ConsumerRecovery;
   /** Settlements that the link was down for. */
   readonly #unsent: { readonly reply: string; readonly answer: Uint8Array }[] = [];
   readonly #end = Promise.withResolvers<void>();
@@ -74,12 +71,9 @@ export class NatsConsumerLoop {
     this.#options = options;
     this.#link = options.link;
     this.#priority = new PullPriority(options.clock, ORDERED_PULL);
-    this.#position = new SettledPosition(options.spec.maxAckPending);
+    this.#recovery = new ConsumerRecovery(options.spec, options.clock);
     this.#problem = `consumer ${options.spec.stream}/${options.spec.durable}`;
-    this.#inWork = new WorkingAcks(options.clock, options.spec.ackWaitMs, (sequence) => {
-      const reply = this.#replies.get(sequence);
-      if (reply !== undefined && this.#link.isUp) this.#link.connection.publish(reply, IN_PROGRESS);
-    });
+    this.#inWork = new WorkingAcks(options.clock, options.spec.ackWaitMs);
   }
 
   /** Resolves once the signal has aborted and what is in work is settled. */
@@ -160,6 +154,7 @@ export class NatsConsumerLoop {
     this.#requested += uncovered;
     this.#lastPullMs = this.#options.clock.monotonicMs();
     this.#link.connection.publish(subject, JSON.stringify(request), { reply: this.#inbox });
+    void this.#recovery.look(this.#link.connection);
     this.#watchdog ??= this.#options.clock.after(PULL_EXPIRES_MS + PULL_GRACE_MS, this.#onWatchdog);
   }
 
@@ -188,20 +183,18 @@ export class NatsConsumerLoop {
   }
 
   async #work(received: Delivery, reply: string): Promise<void> {
-    const { streamSequence, storedAtUnixMs } = received;
-    this.#inWork.add(streamSequence);
-    this.#replies.set(streamSequence, reply);
-    this.#position.taken(streamSequence);
+    const { streamSequence } = received;
+    this.#inWork.add(streamSequence, () => {
+      if (this.#link.isUp) this.#link.connection.publish(reply, IN_PROGRESS);
+    });
     this.#hasDelivered = true;
     this.#priority.delivered(received.deliverySequence);
     const delivery = { ...received, deliverySequence: received.deliverySequence + this.#sequenceOffset };
     const settlement = await settlementOf(this.#options.handle, delivery);
     this.#inWork.remove(streamSequence);
-    this.#replies.delete(streamSequence);
     this.#answer(reply, answerOf(settlement));
     this.#priority.settled(settlement);
-    if (settlement.kind === 'retry') this.#position.givenBack(streamSequence);
-    else this.#position.settled(streamSequence, storedAtUnixMs);
+    if (settlement.kind !== 'retry') this.#recovery.settled(received);
     if (this.#isStopping) this.#endIfIdle();
     else this.#pull();
   }
@@ -239,9 +232,9 @@ export class NatsConsumerLoop {
     let trouble: string | undefined;
     if (this.#link.isUp && !this.#isStopping) {
       if (this.#subscription?.isClosed()) this.#listen(this.#link.connection); // refused before, maybe not now
-      trouble = await recoverConsumer(this.#link.connection, spec, this.#position.current).catch(
-        (error: Error) => `${this.#problem}: ${error.message}`,
-      );
+      trouble = await this.#recovery
+        .mend(this.#link.connection)
+        .catch((error: Error) => `${this.#problem}: ${error.message}`);
     }
     this.#recovering = false;
     if (trouble === undefined) this.#pull();

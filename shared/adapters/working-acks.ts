@@ -5,61 +5,55 @@ const HOLD_LIMIT_ACK_WAITS = 6;
 const TICKS_PER_ACK_WAIT = 3;
 
 /**
- * Says "still working" for deliveries whose handler takes long, so that a slow one is not handled twice,
- * up to a bound, so that a stuck one is. One timer for all, which runs only while something is in work.
+ * What is in work, by stream sequence. Says "still working" for deliveries whose handler takes long, so that a slow one
+ * is not handled twice, up to a bound, so that a stuck one is. One timer for all, which runs only while something is in work.
  */
-export class WorkingAcks<Key> {
+export class WorkingAcks {
   readonly #clock: Clock;
   readonly #tickMs: number;
   readonly #limitMs: number;
-  readonly #extend: (key: Key) => void;
-  readonly #startedMs = new Map<Key, number>();
+  readonly #inWork = new Map<number, { readonly startedMs: number; readonly extend: () => void }>();
   #timer: Timer | undefined;
 
-  /** @param extend - gives the delivery another ack wait from now */
-  constructor(clock: Clock, ackWaitMs: number, extend: (key: Key) => void) {
+  constructor(clock: Clock, ackWaitMs: number) {
     this.#clock = clock;
     this.#tickMs = ackWaitMs / TICKS_PER_ACK_WAIT;
     this.#limitMs = ackWaitMs * HOLD_LIMIT_ACK_WAITS;
-    this.#extend = extend;
   }
 
   get size(): number {
-    return this.#startedMs.size;
+    return this.#inWork.size;
   }
 
-  has(key: Key): boolean {
-    return this.#startedMs.has(key);
+  has(streamSequence: number): boolean {
+    return this.#inWork.has(streamSequence);
   }
 
-  add(key: Key): void {
-    this.#startedMs.set(key, this.#clock.monotonicMs());
+  /** @param extend - gives the delivery another ack wait from now */
+  add(streamSequence: number, extend: () => void): void {
+    this.#inWork.set(streamSequence, { startedMs: this.#clock.monotonicMs(), extend });
     this.#timer ??= this.#clock.after(this.#tickMs, this.#onTick);
   }
 
-  remove(key: Key): void {
-    this.#startedMs.delete(key);
-  }
-
-  keys(): IterableIterator<Key> {
-    return this.#startedMs.keys();
+  remove(streamSequence: number): void {
+    this.#inWork.delete(streamSequence);
   }
 
   /** Stops the timer; nothing is extended any more. */
   stop(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
-    this.#startedMs.clear();
+    this.#inWork.clear();
   }
 
   readonly #onTick = () => {
     this.#timer = undefined;
-    if (this.#startedMs.size === 0) return;
+    if (this.#inWork.size === 0) return;
     const nowMs = this.#clock.monotonicMs();
-    for (const [key, startedMs] of this.#startedMs) {
+    for (const { startedMs, extend } of this.#inWork.values()) {
       const heldMs = nowMs - startedMs;
       // A delivery may be up to two ticks old when it is first extended: still before its ack wait is over.
-      if (heldMs >= this.#tickMs && heldMs + this.#tickMs <= this.#limitMs) this.#extend(key);
+      if (heldMs >= this.#tickMs && heldMs + this.#tickMs <= this.#limitMs) extend();
     }
     this.#timer = this.#clock.after(this.#tickMs, this.#onTick);
   };

@@ -426,6 +426,31 @@ export function eventBusContract(name: string, start: () => Promise<BusHarness>)
         const [, second, third] = call.deliveries;
         expect(third?.deliverySequence).not.toBe((second?.deliverySequence ?? 0) + 1);
       });
+
+      test.each([
+        ['awaits its retry', async (): Promise<Settlement> => ({ kind: 'retry', delayMs: 600_000 })],
+        ['is in work', () => new Promise<Settlement>(() => {})],
+      ])('brings again what %s elsewhere after somebody deleted the consumer', async (_state, neverSettle) => {
+        const ref = fresh();
+        // Only a consumer that knows nothing of the event hands it out again before the test ends.
+        const waits = { maxAckPending: 8, ackWaitMs: 600_000 };
+        const spec = consumerOf(decisionSubject(ref), { stream: 'DECISIONS', ...waits });
+        const other = await harness.connect();
+        await using dying = collect(other, spec, neverSettle);
+        await bus.publish(event(decisionSubject(ref), { n: 1 }));
+        await harness.until(() => dying.deliveries.length === 1, 'the first');
+        await harness.wait(50);
+        await other.close();
+        await using call = collect(bus, spec);
+        for (const n of [2, 3]) await bus.publish(event(decisionSubject(ref), { n }));
+        await harness.until(() => call.deliveries.length === 2, 'those behind it');
+        await harness.wait(50);
+        await harness.deleteConsumer(spec);
+        await bus.publish(event(decisionSubject(ref), { n: 4 }));
+        const seen = () => call.deliveries.map((delivery) => dataOf(delivery).n);
+        await harness.until(() => seen().includes(4), 'the one after the deletion');
+        await harness.until(() => seen().includes(1), 'the one that nobody settled');
+      });
     });
 
     describe('schedule', () => {

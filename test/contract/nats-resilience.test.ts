@@ -237,7 +237,6 @@ await describeReal('NATS when things break', ['nats-server'], () => {
       await publishSurely(bus, 4);
       await eventually(() => settled.includes(4), 'the event after the deletion');
       await eventually(() => settled.includes(1), 'the event that was given back');
-      expect(settled.filter((n) => n === 0)).toHaveLength(1);
     });
 
     test('says that setup must run while its stream is missing, and goes on with a new stream from its start', async () => {

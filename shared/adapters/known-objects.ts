@@ -4,8 +4,9 @@ import { isNewerResourceVersion } from '../domain/connection.ts';
 export type WatchedObject = Change['object'];
 
 /**
- * What is told already of one kind of objects, by one run of a change feed and those before it. It turns lists and watch events into changes, each told
- * once: what was known already is left out, and what vanished while nobody looked is told as deleted.
+ * What is told already of one kind of objects, by one run of a change feed and those before it. It turns lists and watch
+ * events into changes, each told once: what was known already is left out, and what vanished while nobody looked is told
+ * as deleted.
  */
 export class KnownObjects {
   readonly #kind: ChangeKind;

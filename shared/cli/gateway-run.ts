@@ -61,7 +61,7 @@ export type Gateway = {
   readonly failed: Promise<never>;
 };
 
-/** Counts and statistics are up to a second old; value, reason, message and the last round trip are current. */
+/** Counts and statistics are up to two seconds old; value, reason, message and the last round trip are current. */
 export type TunnelView = ProbeSnapshot;
 
 const FLUSH_TIMEOUT_MS = 8_000;

@@ -12,7 +12,7 @@ import { abortOnStopSignal, DRAIN_TIMEOUT_MS, finishesWithin } from './shutdown.
 export type Surroundings = {
   readonly log: Logger;
   readonly meter: Meter;
-  /** Aborts at SIGTERM or SIGINT: take nothing in any more, settle what is at hand, return. */
+  /** Aborts at SIGTERM, SIGINT or SIGHUP: take nothing in any more, settle what is at hand, return. */
   readonly stop: AbortSignal;
   /** Shown by `/healthz`; a part adds itself when it starts. */
   readonly liveness: Check[];

@@ -7,7 +7,7 @@ export const DRAIN_TIMEOUT_MS = 7_000;
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 
 /**
- * Aborts on the first SIGTERM or SIGINT: time to take nothing in any more and to finish what is at hand.
+ * Aborts on the first of these signals: time to take nothing in any more and to finish what is at hand.
  * A second one ends the process at once with exit code 1.
  */
 export function abortOnStopSignal(logger: Logger): AbortSignal {

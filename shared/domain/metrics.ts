@@ -157,7 +157,7 @@ export const METRICS = {
   },
   wg_keepalive_engine_lag_seconds: {
     type: 'gauge',
-    help: 'How late the shared timer of the tunnels came at worst in the last second',
+    help: 'How late the shared timer of the tunnels came at worst in the last one to two seconds',
     by: ['gateway'],
     labels: [],
   },

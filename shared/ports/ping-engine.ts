@@ -28,7 +28,7 @@ export type EngineSnapshot = {
 export type EngineReport = {
   /** In the order in which they were made. */
   readonly sightings: readonly Sighting[];
-  /** About once a second. */
+  /** Every one to two seconds: the engine is woken for its PINGs rather than for this. */
   readonly snapshot?: EngineSnapshot;
 };
 

@@ -91,8 +91,9 @@ export async function startOfWindow(observations: Batches): Promise<number> {
 }
 
 /**
- * A window of live streams, by direct get, as it is when it is opened. Followed, OBSERVATIONS go on with what comes: asked for by the sequence after
- * the last one, so there is no gap between the past and the present, no repeat and no other order.
+ * A window of live streams, by direct get, as it is when it is opened. Followed, OBSERVATIONS go on with what comes: asked
+ * for by the sequence after the last one, so there is no gap between the past and the present, no repeat and no other
+ * order.
  */
 export async function windowOfHistory(
   history: EventHistory,

@@ -3,6 +3,7 @@ import { CATALOG } from '../../functions/catalog.ts';
 import { LAB_GATEWAYS } from '../../infra/lab/lab.ts';
 import { type RealLab, startRealLab } from '../../infra/lab/real-lab.ts';
 import { runScenario } from '../../infra/lab/run-scenario.ts';
+import { usersOf } from '../../infra/nats/make-users.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import type { Decision } from '../../shared/domain/decision.ts';
 import { formatDuration } from '../../shared/domain/duration.ts';
@@ -14,10 +15,12 @@ import type { StoredMessage } from '../../shared/ports/event-bus.ts';
 import type { EventHistory } from '../../shared/ports/event-history.ts';
 import { Random } from '../simulation/random.ts';
 import { connectionWrites } from '../support/audit-log.ts';
+import { improperWrites } from '../support/improper-writes.ts';
 import { silentLogger } from '../support/silent-logger.ts';
 import { nextBlow, strike } from './chaos.ts';
 import { grown, type Holdings, holdingsOf } from './holdings.ts';
 import { LAB_NEEDS, type LongCase } from './long-case.ts';
+import { NatsKeys } from './nats-keys.ts';
 import { judgeRun, type RunVerdict } from './verdict.ts';
 
 export type ChaosOptions = { readonly seed: number; readonly tunnels: number; readonly replicas: number };
@@ -38,8 +41,11 @@ export function chaosRun({ seed, tunnels, replicas }: ChaosOptions): LongCase {
     needs: [...LAB_NEEDS, 'faketime'],
     durationMs: 0,
     async run({ durationMs, say, signal }) {
-      const options = { tunnels, replicas, ping: PING, functions: FUNCTIONS, log: silentLogger, steppableClock: true };
-      const lab = await startRealLab(options);
+      await using keys = await NatsKeys.create(usersOf(LAB_GATEWAYS.map(({ namespace }) => namespace)));
+      const lab = await startRealLab({
+        ...{ tunnels, replicas, ping: PING, functions: FUNCTIONS, log: silentLogger, steppableClock: true },
+        natsUsers: keys,
+      });
       let faults: readonly string[] = ['it did not come to its end'];
       try {
         faults = await underChaos(lab);
@@ -58,7 +64,7 @@ export function chaosRun({ seed, tunnels, replicas }: ChaosOptions): LongCase {
         const random = new Random(seed);
         const endMs = performance.now() + durationMs;
         while (performance.now() < endMs && !signal.aborted) {
-          const blow = nextBlow(lab, random, tunnels);
+          const blow = nextBlow({ lab, keys, tunnels }, random);
           say(`${blow.name}${blow.lastsMs > 0 ? ` for ${formatDuration(blow.lastsMs)}` : ''}`);
           await strike(blow, signal);
           await sleep(random.integer(0, MAX_PAUSE_MS), undefined, { signal }).catch(() => {});
@@ -67,7 +73,7 @@ export function chaosRun({ seed, tunnels, replicas }: ChaosOptions): LongCase {
         const calm = await whatKeepsFromCalm(lab, tunnels, signal);
         await sleep(SETTLE_MS);
         const after = await holdings(lab);
-        const verdict = await judge(lab);
+        const { verdict, improper } = await judge(lab, tunnels);
         const { transitions, written, superseded, writes, lost, stale } = verdict;
         say(
           `${transitions} transitions: ${written} written, ${superseded} superseded while the API server did not take them, ${lost.length} lost`,
@@ -79,7 +85,7 @@ export function chaosRun({ seed, tunnels, replicas }: ChaosOptions): LongCase {
             `${name}: ${then?.sockets} sockets became ${sockets}, ${then?.residentMib.toFixed()} MiB became ${residentMib.toFixed()}`,
           );
         }
-        return [...calm, ...lost.map((line) => `lost: ${line}`), ...stale, ...grown(before, after)];
+        return [...calm, ...lost.map((line) => `lost: ${line}`), ...stale, ...improper, ...grown(before, after)];
       }
     },
   };
@@ -109,14 +115,24 @@ async function holdings(lab: RealLab): Promise<ReadonlyMap<string, Holdings>> {
   return new Map(await Promise.all(processes.map(async ([name, pid]) => [name, await holdingsOf(pid)] as const)));
 }
 
-async function judge(lab: RealLab): Promise<RunVerdict> {
+async function judge(
+  lab: RealLab,
+  tunnels: number,
+): Promise<{ readonly verdict: RunVerdict; readonly improper: readonly string[] }> {
   const { history } = await lab.sources();
   const observations = (await readAll(history, 'OBSERVATIONS')).map(({ headers, data }) => ({
     id: headers['ce-id'] ?? '',
     event: parsed<TunnelEvent>(data),
   }));
   const decisions = (await readAll(history, 'DECISIONS')).map(({ data }) => parsed<Decision>(data));
-  return judgeRun(observations, await connectionWrites(lab.api.auditLogFile ?? ''), decisions);
+  const writes = await connectionWrites(lab.api.auditLogFile ?? '');
+  return {
+    verdict: judgeRun(observations, writes, decisions),
+    improper: improperWrites(
+      writes,
+      Array.from({ length: tunnels }, (_, index) => interfaceIdOf(index)),
+    ),
+  };
 }
 
 async function readAll(history: EventHistory, stream: StreamName): Promise<StoredMessage[]> {

@@ -19,11 +19,13 @@ import { noLookups } from './cases/no-lookups.ts';
 import { randomLoss } from './cases/random-loss.ts';
 import { tokenRotated } from './cases/token-rotated.ts';
 import { writeStorm } from './cases/write-storm.ts';
+import { writesAudited } from './cases/writes-audited.ts';
 import { chaosRun } from './chaos-run.ts';
 import type { LongCase } from './long-case.ts';
 
 const LONG_CASES: readonly LongCase[] = [
   randomLoss,
+  writesAudited,
   writeStorm,
   apiBlackhole,
   tokenRotated,

@@ -28,7 +28,7 @@ describe('docs/threat-model.md', () => {
       expect(existsSync(join(root, file)), file).toBe(true);
       const source = (await readFile(join(root, file), 'utf8')).replaceAll('\\"', '"');
       for (const [, title = ''] of part.replaceAll('\\"', "'").matchAll(/"([^"]+)"/g)) {
-        expect(source.replaceAll(/['"`]/g, "'").includes(title), `${file} has "${title}"`).toBe(true);
+        expect(source.replaceAll(/['"`]/g, "'").includes(`'${title}`), `${file} has "${title}"`).toBe(true);
       }
     }
   });

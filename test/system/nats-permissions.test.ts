@@ -1,4 +1,4 @@
-import { readFile, rm, stat } from 'node:fs/promises';
+import { copyFile, readFile, rm, stat } from 'node:fs/promises';
 import { jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { connect, deadline, type NatsConnection } from 'nats';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -221,7 +221,9 @@ await describeReal('NATS permissions', ['nats-server', 'openssl'], () => {
     await expect(connectOnce({ servers: [server], name: 'test' })).rejects.toThrow(/does not support 'tls'/);
   });
 
-  it('lets a rotated key take over without a restart of either side', async () => {
+  it('lets a rotated key take over without a restart of either side, and nobody in with the old one', async () => {
+    const leaked = { ...nats.optionsOf(VIEWER), credsFile: `${nats.folder}/leaked` };
+    await copyFile(seedFileOf(nats.folder, VIEWER), leaked.credsFile);
     const bus = NatsBus.open(nats.optionsOf(VIEWER), systemClock, silentLogger);
     await bus.link.whenUp();
     const before = await keyInUse(nats, VIEWER);
@@ -229,6 +231,7 @@ await describeReal('NATS permissions', ['nats-server', 'openssl'], () => {
     await makeUsers(nats.folder, usersOf(TENANTS));
     await nats.reload();
     await eventually(async () => bus.link.isUp && (await keyInUse(nats, VIEWER)) !== before, 'the new key in use');
+    await expect(connectOnce(leaked)).rejects.toThrow(/authorization violation/i);
     await bus.close();
   });
 

@@ -63,9 +63,14 @@ describe('compareRuns', () => {
 describe('expectedByChance', () => {
   it('counts the judged cases by the ways in which their repeats can be dealt out', () => {
     const three = run([10, 10, 10], [20, 21, 22], 'floor');
-    expect(expectedByChance(compareRuns(three, three), three, three)).toBeCloseTo(1 / 10, 10);
-    const five = { ...three, repeats: 5 };
-    expect(expectedByChance(compareRuns(five, five), five, five)).toBeCloseTo(1 / 126, 10);
+    expect(expectedByChance(compareRuns(three, three))).toBeCloseTo(1 / 10, 10);
+    const five = run([10, 10, 10, 10, 10], [20, 21, 22, 23, 24], 'floor');
+    expect(expectedByChance(compareRuns(five, five))).toBeCloseTo(1 / 126, 10);
+  });
+
+  it('leaves out what is not judged, whatever the run says of its repeats', () => {
+    const joined = { ...run([10, 10], [20, 21], 'floor'), repeats: 1 };
+    expect(expectedByChance(compareRuns(joined, joined))).toBe(0);
   });
 });
 

@@ -10,6 +10,8 @@ export type Comparison = {
   /** Median ratio to the floor, before and now. */
   readonly before?: number;
   readonly now?: number;
+  /** How likely the ratios of two runs that measure the same are as far apart as a change has to be, at most. */
+  readonly byChance?: number;
   /** Why there is no verdict, or one without ratios. */
   readonly why?: string;
 };
@@ -20,9 +22,8 @@ const LEAST_REPEATS = 3;
 const SMALLEST_CHANGE = 0.1;
 
 /** Of the judged cases, how many would have changed by chance alone, at most: both runs measure the same. */
-export function expectedByChance(comparisons: readonly Comparison[], before: BenchRun, now: BenchRun): number {
-  const judged = comparisons.filter(({ now: ratio }) => ratio !== undefined).length;
-  return judged * chanceApart(before.repeats, now.repeats);
+export function expectedByChance(comparisons: readonly Comparison[]): number {
+  return comparisons.reduce((expected, { byChance = 0 }) => expected + byChance, 0);
 }
 
 /** That all of n draws are beyond all of m others, either way: 2 of the n + m over n ways to deal them out. */
@@ -62,6 +63,7 @@ function compareCase(result: CaseResult, suite: SuiteResult, oldSuite: SuiteResu
   const [medianBefore, medianNow] = [median(ratiosBefore), median(ratiosNow)];
   return {
     ...{ ...about, before: medianBefore, now: medianNow },
+    byChance: chanceApart(ratiosBefore.length, ratiosNow.length),
     verdict: verdictOf(ratiosBefore, ratiosNow, result.better),
   };
 }

@@ -43,7 +43,7 @@ async function main(): Promise<number> {
   process.stdout.write(`${run.suites.map(tableOf).join('\n\n')}\n`);
   if (before === undefined) return 0;
   const comparisons = compareRuns(before, run);
-  const summary = comparisonSummary(comparisons, expectedByChance(comparisons, before, run));
+  const summary = comparisonSummary(comparisons, expectedByChance(comparisons));
   process.stdout.write(`\n${comparisonTable(comparisons)}\n\n${summary}\n\n${COMPARISON_RULE}\n`);
   return comparisons.some(({ verdict }) => verdict === 'regression') ? 1 : 0;
 }

@@ -1,10 +1,9 @@
-import type { Change, ChangeKind } from '../domain/change.ts';
+import { CHANGE_KINDS, type Change, type ChangeKind } from '../domain/change.ts';
 import type { ChangeFeed } from '../ports/connection-store.ts';
 import type { EmbeddedKubernetes, Listener } from './embedded-kubernetes.ts';
 import { KnownObjects, type WatchedObject, withoutManagedFields } from './known-objects.ts';
 
 type Event = { readonly kind: ChangeKind; readonly type: Change['type']; readonly object: WatchedObject };
-const KINDS: readonly ChangeKind[] = ['connections', 'publickeies'];
 
 /** Lists and watches an {@link EmbeddedKubernetes}, all namespaces or the given ones. */
 export class EmbeddedChangeFeed implements ChangeFeed {
@@ -97,7 +96,7 @@ class Subscription implements Listener {
       this.#events = [];
       if (this.#cluster.cutReason !== undefined) return undefined;
       this.#mustList = false;
-      return KINDS.flatMap((kind) => {
+      return CHANGE_KINDS.flatMap((kind) => {
         const objects = this.#cluster.list(kind).filter(this.#isWatched);
         return this.#known[kind].relist(objects.map(withoutManagedFields));
       });

@@ -1,4 +1,4 @@
-import type { Change, ChangeKind } from '../domain/change.ts';
+import { CHANGE_KINDS, type Change, type ChangeKind } from '../domain/change.ts';
 import type { Clock } from '../ports/clock.ts';
 import type { ChangeFeed } from '../ports/connection-store.ts';
 import type { KubernetesClient } from './kubernetes-client.ts';
@@ -16,7 +16,6 @@ export type KubernetesChangeFeedOptions = {
   readonly timing?: Partial<WatchTiming>;
 };
 
-const KINDS: readonly ChangeKind[] = ['connections', 'publickeies'];
 /** A dead link is noticed within 30 s; a watch costs the API server one short request in 25 s. */
 const DEFAULT_TIMING: WatchTiming = { windowMs: 25_000, graceMs: 5_000, backOffMs: 200, maxBackOffMs: 10_000 };
 
@@ -46,7 +45,7 @@ export class KubernetesChangeFeed implements ChangeFeed {
     const end = () => teller.end();
     signal.addEventListener('abort', end);
     if (signal.aborted) end();
-    const { clock, random, namespaces = [undefined], kinds = KINDS } = this.#options;
+    const { clock, random, namespaces = [undefined], kinds = CHANGE_KINDS } = this.#options;
     const timing = { ...DEFAULT_TIMING, ...this.#options.timing };
     const shared = { client: this.#client, clock, random, timing, tell: (change: Change) => teller.tell(change) };
     this.#reflectors = kinds.flatMap((kind) =>

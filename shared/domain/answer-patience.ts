@@ -1,5 +1,5 @@
 /** Before the first round trip is known. @see https://www.rfc-editor.org/rfc/rfc6298#section-2 */
-const INITIAL_MS = 1_000;
+export const INITIAL_PATIENCE_MS = 1_000;
 
 /**
  * How long a PING waits for its PONG before it is a miss: RFC 6298's retransmission timer, at least the interval and
@@ -18,7 +18,7 @@ export class AnswerPatience {
   }
 
   get ms(): number {
-    const wantMs = this.#smoothedMs === undefined ? INITIAL_MS : this.#smoothedMs + 4 * this.#variationMs;
+    const wantMs = this.#smoothedMs === undefined ? INITIAL_PATIENCE_MS : this.#smoothedMs + 4 * this.#variationMs;
     return Math.min(this.#maxMs, Math.max(this.#minMs, wantMs));
   }
 

@@ -1,5 +1,6 @@
+import { median } from './median.ts';
 import { decodePingMessage } from './ping-wire.ts';
-import type { UnixNanos } from './rfc3339-nanos.ts';
+import { betweenMs, type UnixNanos } from './rfc3339-nanos.ts';
 import type { UdpPacket } from './udp-packet.ts';
 
 /** Which of the two ends of each tunnel captured: only there is the time from PING to PONG a round trip. */
@@ -99,13 +100,4 @@ export class CaptureSides {
 
 function keyOf(from: string, to: string): string {
   return `${from}>${to}`;
-}
-
-/** Milliseconds from one instant to a later one, negative if it is earlier. */
-export function betweenMs(from: UnixNanos, to: UnixNanos): number {
-  return (to.seconds - from.seconds) * 1e3 + (to.nanos - from.nanos) / 1e6;
-}
-
-function median(values: readonly number[]): number | undefined {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 }

@@ -1,11 +1,11 @@
-import { betweenMs, type CaptureSide } from './capture-side.ts';
+import type { CaptureSide } from './capture-side.ts';
 import type { CloudEvent } from './cloud-event.ts';
 import type { ConnectionRef } from './connection.ts';
 import { OBSERVATION_TYPE, type Observation, type TunnelEvent } from './observation.ts';
 import { decodePingMessage, type PingMessage } from './ping-wire.ts';
 import type { RecordedMessage } from './recorded-message.ts';
 import type { VerdictSettings } from './rejudge.ts';
-import { compareNanos, formatRfc3339Ms, type UnixNanos } from './rfc3339-nanos.ts';
+import { betweenMs, compareNanos, formatRfc3339Ms, type UnixNanos, unixMsOf } from './rfc3339-nanos.ts';
 import type { Moment, Sighting } from './sighting.ts';
 import { interfaceIdOf } from './tunnel-interface.ts';
 import { TunnelProbe } from './tunnel-probe.ts';
@@ -187,8 +187,4 @@ export class CaptureVerdicts {
 
 function momentOf(run: Run, at: UnixNanos): Moment {
   return { monotonicMs: Math.max(0, betweenMs(run.began, at)), unixMs: Math.floor(unixMsOf(at)) };
-}
-
-function unixMsOf({ seconds, nanos }: UnixNanos): number {
-  return seconds * 1e3 + nanos / 1e6;
 }

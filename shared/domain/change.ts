@@ -4,7 +4,10 @@ import type { Connection, PublicKey } from './connection.ts';
 
 export const CHANGE_TYPE = 'wg-keepalive.change.v1';
 
-export type ChangeKind = 'connections' | 'publickeies';
+/** All that functions want to know of, by the plural of the resource. */
+export const CHANGE_KINDS = ['connections', 'publickeies'] as const;
+
+export type ChangeKind = (typeof CHANGE_KINDS)[number];
 
 type ChangeOf<Kind extends ChangeKind, Object> = {
   readonly kind: Kind;
@@ -31,7 +34,7 @@ export const changeSchema = {
   $id: CHANGE_TYPE,
   type: 'object',
   properties: {
-    kind: { enum: ['connections', 'publickeies'] },
+    kind: { enum: CHANGE_KINDS },
     type: { enum: ['ADDED', 'MODIFIED', 'DELETED'] },
     object: {
       type: 'object',

@@ -21,6 +21,9 @@ export type BusMessage = {
   readonly data: Uint8Array;
 };
 
+/** Largest data that any function takes; a Connection of 64 tunnels is about 32 KiB. */
+export const MAX_EVENT_BYTES = 256 * 1024;
+
 export const MESSAGE_ID_HEADER = 'Nats-Msg-Id';
 
 const encoder = new TextEncoder();

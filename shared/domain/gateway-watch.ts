@@ -1,7 +1,7 @@
 import { connectionKey } from './connection.ts';
 import { connectionOf, type Observation, type TunnelEvent } from './observation.ts';
 import type { RecordedMessage } from './recorded-message.ts';
-import { parseRfc3339 } from './rfc3339-nanos.ts';
+import { parseRfc3339, unixMsOf } from './rfc3339-nanos.ts';
 
 /** What looks wrong about a gateway run, read off its observations. */
 export type GatewaySuspicion = {
@@ -39,7 +39,7 @@ export class GatewayWatch {
     const key = connectionKey(connectionOf(observation));
     const instant = parseRfc3339(observation.observedAt);
     if (instant === undefined) return;
-    const wallMinusMonotonicMs = instant.seconds * 1e3 + instant.nanos / 1e6 - observation.monotonicMs;
+    const wallMinusMonotonicMs = unixMsOf(instant) - observation.monotonicMs;
     const delayMs = message.storedAtUnixMs - observation.monotonicMs;
     const run = this.#runs.get(key);
     if (run === undefined || run.epoch !== observation.gatewayEpoch) {

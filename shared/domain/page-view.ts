@@ -17,7 +17,7 @@ import type {
   PageSeries,
   PageTunnel,
 } from './page-patch.ts';
-import { parseRfc3339 } from './rfc3339-nanos.ts';
+import { parseRfc3339, unixMsOf } from './rfc3339-nanos.ts';
 import { TunnelSeries } from './tunnel-series.ts';
 
 export const MAX_DECISIONS = 200;
@@ -209,7 +209,7 @@ function pageTunnel({ interfaceID, value, latency, reason, message, lastTransiti
 /** A transition of the future is one of a clock that goes ahead. */
 function sinceUnixMs(since: string | undefined, atUnixMs: number): number {
   const instant = since === undefined ? undefined : parseRfc3339(since);
-  return instant === undefined ? atUnixMs : Math.min(atUnixMs, instant.seconds * 1e3 + instant.nanos / 1e6);
+  return instant === undefined ? atUnixMs : Math.min(atUnixMs, unixMsOf(instant));
 }
 
 type Written = { readonly value?: string; readonly latency?: { readonly value: string } };

@@ -1,5 +1,5 @@
-import { type BusMessage, type CloudEvent, decodeCloudEvent } from './cloud-event.ts';
-import { encodeToken } from './subject-token.ts';
+import { type BusMessage, type CloudEvent, decodeCloudEvent, MAX_EVENT_BYTES } from './cloud-event.ts';
+import { endsWithNames } from './subject-token.ts';
 import type { StreamName } from './topology.ts';
 
 /**
@@ -16,9 +16,6 @@ export type RecordedMessage = {
   | { readonly event: CloudEvent; readonly raw?: undefined }
   | { readonly raw: BusMessage; readonly event?: undefined }
 );
-
-/** No function takes an event that is longer. */
-const MAX_EVENT_BYTES = 256 * 1024;
 
 /**
  * Keeps the attributes of a CloudEvent and its data; other headers go, so that no credential that somebody put into one
@@ -38,7 +35,7 @@ export function recordedMessage(
 function isAbout(data: unknown, { stream, subject }: Pick<RecordedMessage, 'stream'> & BusMessage): boolean {
   if (stream !== 'OBSERVATIONS') return true;
   const { namespace, connection, interfaceId } = (data ?? {}) as Record<string, unknown>;
-  return subject.endsWith(`.${[namespace, connection, interfaceId].map(String).map(encodeToken).join('.')}`);
+  return endsWithNames(subject, [namespace, connection, interfaceId].map(String));
 }
 
 function attributesOf({ headers }: BusMessage): Record<string, string> {

@@ -1,4 +1,5 @@
 import { DECISION_TYPE, type Decision } from './decision.ts';
+import { median } from './median.ts';
 import { OBSERVATION_TYPE, type Observation, type TunnelEvent } from './observation.ts';
 import type { RecordedMessage } from './recorded-message.ts';
 import type { RecordedSettings } from './recording.ts';
@@ -65,8 +66,4 @@ export class SettingsEstimate {
     const heardAtMs = isPong ? monotonicMs : (before?.heardAtMs ?? 0);
     return { gatewayEpoch, sequence, askedAtMs, heardAtMs, isDown };
   }
-}
-
-function median(values: readonly number[]): number | undefined {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 }

@@ -1,8 +1,9 @@
+import { INITIAL_PATIENCE_MS } from './answer-patience.ts';
 import type { CloudEvent } from './cloud-event.ts';
 import { type ConnectionValue, connectionKey } from './connection.ts';
 import { connectionOf, OBSERVATION_TYPE, type Observation, type TunnelEvent } from './observation.ts';
 import type { RecordedMessage } from './recorded-message.ts';
-import { formatRfc3339Ms, parseRfc3339 } from './rfc3339-nanos.ts';
+import { formatRfc3339Ms, parseRfc3339, unixMsOf } from './rfc3339-nanos.ts';
 
 /** How long a tunnel may go without a PONG, and how often it is asked. */
 export type VerdictSettings = { readonly intervalMs: number; readonly lossThreshold: number };
@@ -161,9 +162,6 @@ export class Rejudge {
 
 const ROUNDING_MS = 1;
 
-/** Before a first round trip is known a PING waits at least this long for its PONG. */
-const INITIAL_PATIENCE_MS = 1_000;
-
 type Tunnel = {
   /** The first observation of the run, for its names. */
   readonly data: Observation;
@@ -199,5 +197,5 @@ function withData(message: RecordedMessage, id: string, data: TunnelEvent): Reco
 
 function earlier(label: string, byMs: number): string {
   const instant = parseRfc3339(label);
-  return instant === undefined ? label : formatRfc3339Ms(instant.seconds * 1e3 + instant.nanos / 1e6 - byMs);
+  return instant === undefined ? label : formatRfc3339Ms(unixMsOf(instant) - byMs);
 }

@@ -1,7 +1,7 @@
 import type { ConnectionRef } from './connection.ts';
 import { parseDuration } from './duration.ts';
 import type { RecordedMessage } from './recorded-message.ts';
-import { parseRfc3339 } from './rfc3339-nanos.ts';
+import { parseRfc3339, unixMsOf } from './rfc3339-nanos.ts';
 import { subjectMatches } from './subject-pattern.ts';
 import { decisionSubject, gatewaySubject, observationsFilter } from './subjects.ts';
 
@@ -21,7 +21,7 @@ export function parseBound(text: string): Bound | undefined {
   if (sequence !== undefined)
     return Number(sequence) > 0 ? { kind: 'sequence', sequence: Number(sequence) } : undefined;
   const instant = parseRfc3339(text);
-  if (instant !== undefined) return { kind: 'time', unixMs: instant.seconds * 1e3 + instant.nanos / 1e6 };
+  if (instant !== undefined) return { kind: 'time', unixMs: unixMsOf(instant) };
   const beforeEndMs = text.startsWith('-') ? parseDuration(text.slice(1)) : undefined;
   return beforeEndMs === undefined || beforeEndMs < 0 ? undefined : { kind: 'relative', beforeEndMs };
 }

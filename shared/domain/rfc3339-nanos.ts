@@ -30,6 +30,16 @@ export function unixNanosOfMs(unixMs: number): UnixNanos {
   return { seconds, nanos: Math.min(999_999_999, Math.round((unixMs - seconds * 1_000) * 1e6)) };
 }
 
+/** Unix milliseconds of an instant, with a fraction. */
+export function unixMsOf({ seconds, nanos }: UnixNanos): number {
+  return seconds * 1e3 + nanos / 1e6;
+}
+
+/** Milliseconds from one instant to a later one, negative if it is earlier. */
+export function betweenMs(from: UnixNanos, to: UnixNanos): number {
+  return (to.seconds - from.seconds) * 1e3 + (to.nanos - from.nanos) / 1e6;
+}
+
 /** `instant` moved on by `deltaNs` ≥ 0. */
 export function addNanos(instant: UnixNanos, deltaNs: number): UnixNanos {
   const sum = instant.nanos + deltaNs;

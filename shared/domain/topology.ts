@@ -1,3 +1,5 @@
+import type { SubjectTransform } from './subject-pattern.ts';
+
 /**
  * Streams and consumers as data: setup creates them on NATS, the embedded bus lives by them,
  * and a drift between the two cannot arise.
@@ -15,16 +17,14 @@ export const STATE_BUCKET = 'tunnel-state';
 
 export type StreamName = 'OBSERVATIONS' | 'GATEWAYS' | 'CHANGES' | 'TIMERS' | 'DECISIONS' | 'DEAD_LETTERS';
 
-/** How a published subject is stored, in the words of a NATS subject transform. */
-export type SubjectTransform = { readonly source: string; readonly destination: string };
-
 export type StreamSpec = {
   readonly name: StreamName;
   /** What is published to it. */
   readonly subjects: readonly string[];
   readonly description: string;
+  /** How a published subject is stored. */
   readonly transform?: SubjectTransform;
-  readonly republish?: { readonly source: string; readonly destination: string };
+  readonly republish?: SubjectTransform;
   readonly maxAgeMs?: number;
   readonly maxBytes: number;
   readonly maxMessagesPerSubject?: number;

@@ -1,10 +1,7 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
-import { type BusMessage, type CloudEvent, decodeCloudEvent } from '../domain/cloud-event.ts';
+import { type BusMessage, type CloudEvent, decodeCloudEvent, MAX_EVENT_BYTES } from '../domain/cloud-event.ts';
 import { encodeToken, endsWithNames } from '../domain/subject-token.ts';
 import type { EventContract } from './define-function.ts';
-
-/** Largest event that any function takes; a Connection of 64 tunnels is about 32 KiB. */
-export const MAX_EVENT_BYTES = 256 * 1024;
 
 type FaultReason = 'Malformed' | 'UnknownType' | 'Oversized' | 'SchemaViolation' | 'ForeignSubject';
 

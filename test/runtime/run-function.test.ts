@@ -5,7 +5,7 @@ import { EmbeddedChangeFeed } from '../../shared/adapters/embedded-change-feed.t
 import { EmbeddedConnectionStore } from '../../shared/adapters/embedded-connection-store.ts';
 import { EmbeddedKubernetes } from '../../shared/adapters/embedded-kubernetes.ts';
 import { EmbeddedStateStore } from '../../shared/adapters/embedded-state-store.ts';
-import { type BusMessage, encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import { type BusMessage, encodeCloudEvent, MAX_EVENT_BYTES } from '../../shared/domain/cloud-event.ts';
 import type { DeadLetter } from '../../shared/domain/dead-letter.ts';
 import type { Decision } from '../../shared/domain/decision.ts';
 import { changeSubject } from '../../shared/domain/subjects.ts';
@@ -17,7 +17,6 @@ import {
   type FunctionInstance,
   type FunctionManifest,
 } from '../../shared/runtime/define-function.ts';
-import { MAX_EVENT_BYTES } from '../../shared/runtime/event-decoder.ts';
 import { runReplica } from '../../shared/runtime/run-replica.ts';
 import { CountingMeter } from '../support/counting-meter.ts';
 import { passingBus } from '../support/passing.ts';

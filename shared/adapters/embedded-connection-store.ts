@@ -15,11 +15,6 @@ import { StoreError } from '../ports/connection-store.ts';
 import type { OwnedStatus } from './embedded-field-ownership.ts';
 import type { EmbeddedKubernetes } from './embedded-kubernetes.ts';
 
-type EmbeddedConnectionStoreOptions = {
-  /** Told the HTTP status that the real API would have answered to each write. */
-  readonly onWrite?: (code: number) => void;
-};
-
 const VALUES = ['Connected', 'Connecting', 'Error'];
 /** What the API takes as a field manager, hence as an interface. */
 const MAX_INTERFACE_ID_LENGTH = 128;
@@ -27,11 +22,9 @@ const MAX_INTERFACE_ID_LENGTH = 128;
 /** A client of an {@link EmbeddedKubernetes}, with the errors that the real API gives. */
 export class EmbeddedConnectionStore implements ConnectionStore {
   readonly #cluster: EmbeddedKubernetes;
-  readonly #onWrite: (code: number) => void;
 
-  constructor(cluster: EmbeddedKubernetes, { onWrite = () => {} }: EmbeddedConnectionStoreOptions = {}) {
+  constructor(cluster: EmbeddedKubernetes) {
     this.#cluster = cluster;
-    this.#onWrite = onWrite;
   }
 
   async get(ref: ConnectionRef, options: CallOptions = {}): Promise<Connection | undefined> {
@@ -47,7 +40,6 @@ export class EmbeddedConnectionStore implements ConnectionStore {
     const live = this.#cluster.get(desired.metadata);
     const mended = live && mendConnection(live, desired);
     if (live && mended === undefined) return { connection: live, change: 'none' };
-    this.#onWrite(live ? 200 : 201);
     if (mended) return { connection: this.#cluster.replace(mended), change: 'updated' };
     return { connection: this.#cluster.create(desired) as Connection, change: 'created' };
   }
@@ -85,21 +77,14 @@ export class EmbeddedConnectionStore implements ConnectionStore {
     refuseAborted(signal);
     const live = this.#cluster.get(ref);
     const key = connectionKey(ref);
-    if (live === undefined) throw this.#refusal('not-found', 404, `connection ${key} does not exist`);
-    if (fault !== undefined) throw this.#refusal('invalid', 422, `connection ${key}: ${fault}`);
+    if (live === undefined) throw new StoreError('not-found', `connection ${key} does not exist`, { status: 404 });
+    if (fault !== undefined) throw new StoreError('invalid', `connection ${key}: ${fault}`, { status: 422 });
     const actual = live.metadata.resourceVersion;
     if (resourceVersion !== undefined && resourceVersion !== actual) {
       const message = `connection ${key} has moved on from resourceVersion ${resourceVersion} to ${actual}: read it again`;
-      throw this.#refusal('conflict', 409, message);
+      throw new StoreError('conflict', message, { status: 409 });
     }
-    const connection = this.#cluster.editStatus(ref, edit);
-    this.#onWrite(200);
-    return connection;
-  }
-
-  #refusal(code: 'not-found' | 'invalid' | 'conflict', status: number, message: string): StoreError {
-    this.#onWrite(status);
-    return new StoreError(code, message, { status });
+    return this.#cluster.editStatus(ref, edit);
   }
 }
 

@@ -15,11 +15,6 @@ import type { CallOptions, ConnectionStore, WriteOptions } from '../ports/connec
 import { StoreError } from '../ports/connection-store.ts';
 import type { ApiRequest, KubernetesClient } from './kubernetes-client.ts';
 
-type KubernetesConnectionStoreOptions = {
-  /** Told the HTTP status of the answer to each write, 0 where none came. */
-  readonly onWrite?: (code: number) => void;
-};
-
 /** What a field manager applies to `/status`: the fields it owns and no others. No status: it gives up all. */
 type ConnectionStatusApply = {
   readonly apiVersion: typeof CONNECTION_API_VERSION;
@@ -54,11 +49,9 @@ const CLEARED_FIELDS = ['latency', 'reason', 'message', 'lastTransitionTime'] as
  */
 export class KubernetesConnectionStore implements ConnectionStore {
   readonly #client: KubernetesClient;
-  readonly #onWrite: (code: number) => void;
 
-  constructor(client: KubernetesClient, { onWrite = () => {} }: KubernetesConnectionStoreOptions = {}) {
+  constructor(client: KubernetesClient) {
     this.#client = client;
-    this.#onWrite = onWrite;
   }
 
   async get(ref: ConnectionRef, { signal }: CallOptions = {}): Promise<Connection | undefined> {
@@ -234,14 +227,7 @@ export class KubernetesConnectionStore implements ConnectionStore {
   }
 
   async #write(request: ApiRequest): Promise<Stored> {
-    try {
-      const { status, body } = await this.#client.call<Stored>(request);
-      this.#onWrite(status);
-      return body;
-    } catch (error) {
-      this.#onWrite(error instanceof StoreError ? error.status : 0);
-      throw error;
-    }
+    return (await this.#client.call<Stored>(request)).body;
   }
 }
 

@@ -65,7 +65,7 @@ export class NatsRequests {
         connection.publish(subject, data, { reply: `${this.#replyPrefix}${token}`, ...(headers && { headers }) });
       } catch (error) {
         const code = error instanceof errors.ClosedConnectionError ? 'unavailable' : 'denied';
-        return reject(new BusError(code, `publish to ${subject}: ${(error as Error).message}`, { cause: error }));
+        return reject(new BusError(code, `request to ${subject}: ${(error as Error).message}`, { cause: error }));
       }
       this.#waiting.set(token, { subject, deadlineMs: this.#clock.monotonicMs() + timeoutMs, resolve, reject });
       this.#sweeper ??= this.#clock.after(SWEEP_MS, this.#sweep);
@@ -76,7 +76,7 @@ export class NatsRequests {
     this.#replyPrefix = `${createInbox(this.#inboxPrefix)}.`;
     this.#inbox = connection.subscribe(`${this.#replyPrefix}*`, {
       callback: (error, message) => {
-        if (error) return this.#rejectAll(new BusError('denied', `acknowledgements: ${error.message}`));
+        if (error) return this.#rejectAll(new BusError('denied', `answers: ${error.message}`));
         const token = message.subject.slice(this.#replyPrefix.length);
         const waiting = this.#waiting.get(token);
         if (!waiting) return; // too late: timed out already
@@ -93,7 +93,7 @@ export class NatsRequests {
     for (const [token, { subject, deadlineMs, reject }] of this.#waiting) {
       if (deadlineMs > nowMs) continue;
       this.#waiting.delete(token);
-      reject(new BusError('timeout', `publish to ${subject}: no acknowledgement in time`));
+      reject(new BusError('timeout', `request to ${subject}: no answer in time`));
     }
     if (this.#waiting.size > 0) this.#sweeper = this.#clock.after(SWEEP_MS, this.#sweep);
   };
@@ -103,7 +103,7 @@ export class NatsRequests {
     for (const [token, { subject, reject }] of this.#waiting) {
       if (subject !== error.subject) continue;
       this.#waiting.delete(token);
-      reject(new BusError('denied', `publish to ${subject}: ${error.message}`, { cause: error }));
+      reject(new BusError('denied', `request to ${subject}: ${error.message}`, { cause: error }));
     }
   }
 

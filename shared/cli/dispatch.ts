@@ -1,6 +1,7 @@
 import packageJson from '../../package.json' with { type: 'json' };
 import { COMMANDS, type CommandName, isCommand, type Run } from './command-table.ts';
 import { StartError, UsageError } from './errors.ts';
+import { EXIT_FAILED, EXIT_NOT_STARTED } from './exit-codes.ts';
 import { helpOf, helpOfAll } from './help.ts';
 import { parseOptions } from './parse-options.ts';
 
@@ -17,10 +18,6 @@ const LOADERS: { readonly [Name in CommandName]: () => Promise<{ readonly run: R
   deadletters: () => import('./commands/deadletters.ts'),
   ui: () => import('./commands/ui.ts'),
 };
-
-/** Exit codes: 0 done, 1 it failed while it ran, 2 it could not start. */
-const EXIT_FAILED = 1;
-const EXIT_NOT_STARTED = 2;
 
 /**
  * Runs one command line and gives the exit code. Results go to stdout, everything else to stderr.

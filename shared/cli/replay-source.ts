@@ -16,6 +16,7 @@ import type { Logger } from '../ports/telemetry.ts';
 import { holdsPlace, inWindow, settingsDecidedBy, startOfWindow, windowOfHistory } from '../runtime/recorded-window.ts';
 import type { OptionsOf } from './command-table.ts';
 import { connectKubernetes } from './connect-kubernetes.ts';
+import { untilConnected } from './connect-nats.ts';
 import { StartError, UsageError } from './errors.ts';
 import { natsFromOptions } from './nats-from-options.ts';
 
@@ -46,8 +47,6 @@ export type SourceOptions = Pick<OptionsOf<'replay'>, 'recordingFile' | 'natsSer
   readonly log: Logger;
 };
 type NatsKeys = Exclude<keyof Parameters<typeof natsFromOptions>[0], 'natsServers'>;
-
-const CONNECT_TIMEOUT_MS = 10_000;
 
 /** @throws StartError or RecordingError if it cannot be opened */
 export async function openSource(options: SourceOptions): Promise<ReplaySource> {
@@ -116,13 +115,11 @@ export async function connectHistory(
   const nats = natsFromOptions(flags, { role: 'replay' });
   const link = NatsLink.open(nats, systemClock, log);
   try {
-    await link.whenUp(AbortSignal.timeout(CONNECT_TIMEOUT_MS));
+    await untilConnected(link, nats.servers);
     return link;
-  } catch (cause) {
-    const health = link.health();
+  } catch (error) {
     await link.close();
-    const why = health.connected ? 'no connection in time' : health.reason;
-    throw new StartError(`--nats-url ${nats.servers.join(',')}: ${why}; is it there, and may this user in?`, { cause });
+    throw error;
   }
 }
 

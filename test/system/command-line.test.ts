@@ -276,7 +276,7 @@ await describeReal('the commands on real parts', ['nats-server', 'etcd', 'kube-a
     await nats[Symbol.asyncDispose]();
     const { code, stderr } = await run(['setup'], { KUBECONFIG: api.kubeconfig, WG_KEEPALIVE_NATS_URL: nats.url });
     expect(code).toBe(2);
-    expect(stderr).toContain('is NATS there, and is --nats-url right?');
+    expect(stderr).toContain('is it there, and may this user in?');
   });
 
   test('setup refuses a NATS account that belongs to another cluster', async () => {

@@ -5,14 +5,14 @@ import { systemClock } from '../../adapters/system-clock.ts';
 import type { OpenLetter } from '../../domain/dead-letter.ts';
 import type { StoredMessage } from '../../ports/event-bus.ts';
 import { DeadLetterBox, RetryError } from '../../runtime/dead-letter-box.ts';
-import type { OptionsOf, Run } from '../command-table.ts';
+import type { Run } from '../command-table.ts';
+import { untilConnected } from '../connect-nats.ts';
 import { StartError, UsageError } from '../errors.ts';
 import { LineOutput } from '../line-output.ts';
 import { natsFromOptions } from '../nats-from-options.ts';
 import { reportingFaults } from '../replay-source.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
 
-const CONNECT_TIMEOUT_MS = 10_000;
 const WANT = 'want list, show SEQUENCE, retry SEQUENCE… or retry all';
 
 type Order =
@@ -27,7 +27,7 @@ export const run: Run<'deadletters'> = async (options, operands) => {
   return reportingFaults(async () => {
     const bus = NatsBus.open(natsFromOptions(options, { role: 'deadletters' }), systemClock, log);
     try {
-      await untilConnected(bus, options);
+      await untilConnected(bus.link, options.natsServers, { stop });
       const box = new DeadLetterBox({ bus, history: new NatsHistory(bus.link, systemClock), clock: systemClock });
       const output = new LineOutput(process.stdout);
       const isDone = await carryOut(order, { box, output, json: options.json, stop });
@@ -53,14 +53,6 @@ function sequenceOf(text: string): number {
   const sequence = Number(text);
   if (Number.isSafeInteger(sequence) && sequence > 0) return sequence;
   throw new UsageError(`${JSON.stringify(text)}: want the sequence of a letter, as list shows it`);
-}
-
-async function untilConnected(bus: NatsBus, { natsServers }: OptionsOf<'deadletters'>): Promise<void> {
-  await bus.link.whenUp(AbortSignal.timeout(CONNECT_TIMEOUT_MS)).catch((cause) => {
-    const health = bus.health();
-    const why = health.connected ? 'no connection in time' : health.reason;
-    throw new StartError(`--nats-url ${natsServers.join(',')}: ${why}; is it there, and may this user in?`, { cause });
-  });
 }
 
 type Means = {

@@ -8,6 +8,7 @@ import { TunnelTrails } from '../../domain/tunnel-trail.ts';
 import { Replay } from '../../runtime/replay.ts';
 import type { Run } from '../command-table.ts';
 import { StartError, UsageError } from '../errors.ts';
+import { EXIT_INTERRUPTED } from '../exit-codes.ts';
 import { LineOutput } from '../line-output.ts';
 import { connectionRef } from '../replay-option-kinds.ts';
 import { ReplayProgress } from '../replay-progress.ts';
@@ -28,7 +29,7 @@ export const run: Run<'explain'> = async (options, operands) => {
     try {
       for (const note of source.notes) process.stderr.write(`note: ${note}\n`);
       const explanation = await explainSource(source, ref, to, stop);
-      if (explanation === undefined) return 130;
+      if (explanation === undefined) return EXIT_INTERRUPTED;
       const output = new LineOutput(process.stdout);
       const lines = options.json ? [JSON.stringify(explanation)] : formatExplanation(explanation);
       for (const line of lines) output.line(line);

@@ -5,6 +5,7 @@ import { systemClock } from '../../adapters/system-clock.ts';
 import type { Connection, ConnectionRef } from '../../domain/connection.ts';
 import type { Run } from '../command-table.ts';
 import { connectKubernetes } from '../connect-kubernetes.ts';
+import { EXIT_INTERRUPTED } from '../exit-codes.ts';
 import { ReplayProgress } from '../replay-progress.ts';
 import { connectHistory, reportingFaults } from '../replay-source.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
@@ -37,7 +38,7 @@ export const run: Run<'export'> = async (options) => {
       progress.end();
       if (stop.aborted) {
         process.stderr.write(`stopped: ${outputFile} was not written\n`);
-        return 130;
+        return EXIT_INTERRUPTED;
       }
       const { observations, decisions, announcements, connections } = counts;
       process.stdout.write(

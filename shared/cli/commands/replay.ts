@@ -2,6 +2,7 @@ import { createPinoLogger } from '../../adapters/pino-logger.ts';
 import type { FunctionSettings } from '../../domain/function-settings.ts';
 import type { OptionsOf, Run } from '../command-table.ts';
 import { UsageError } from '../errors.ts';
+import { EXIT_INTERRUPTED } from '../exit-codes.ts';
 import { LineOutput } from '../line-output.ts';
 import { OPTIONS } from '../options.ts';
 import { replayDiff } from '../replay-diff.ts';
@@ -12,9 +13,6 @@ import { functionSettingsOf, statedSettings, variantsOf } from '../replay-varian
 import { replayWhatIf } from '../replay-what-if.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
 import { windowFromOptions } from '../window-from-options.ts';
-
-/** What a shell says of a process that SIGINT ended. */
-const EXIT_INTERRUPTED = 130;
 
 /** Runs a window of OBSERVATIONS through the functions again; nothing outside changes by it. */
 export const run: Run<'replay'> = async (options) => {

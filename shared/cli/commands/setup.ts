@@ -11,6 +11,7 @@ import { BusError } from '../../ports/event-bus.ts';
 import type { Logger } from '../../ports/telemetry.ts';
 import type { OptionsOf, Run } from '../command-table.ts';
 import { connectKubernetes } from '../connect-kubernetes.ts';
+import { untilConnected } from '../connect-nats.ts';
 import { StartError } from '../errors.ts';
 import { natsFromOptions } from '../nats-from-options.ts';
 import { packagePath } from '../package-root.ts';
@@ -70,11 +71,7 @@ async function withNats<Result>(
 ): Promise<Result> {
   const link = NatsLink.open(options, systemClock, log);
   try {
-    await link.whenUp(AbortSignal.any([stop, AbortSignal.timeout(CONNECT_TIMEOUT_MS)])).catch((cause) => {
-      const health = link.health();
-      const reason = health.connected ? '' : health.reason;
-      throw new StartError(`${reason}; is NATS there, and is --nats-url right?`, { cause });
-    });
+    await untilConnected(link, options.servers, { stop, timeoutMs: CONNECT_TIMEOUT_MS });
     return await work(link);
   } finally {
     await link.close();

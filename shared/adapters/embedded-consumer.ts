@@ -113,9 +113,13 @@ export class EmbeddedConsumer implements StreamFollower {
     return { stream, durable, delivered: this.#deliverySequence, waiting: this.#waiting, inWork: this.#pending.size };
   }
 
-  /** As if it had been deleted and made anew from behind the message up to which all are settled. */
-  recreate(): void {
-    this.#lastDelivered = Math.min(this.#lastDelivered, ...this.#pending.keys().map((sequence) => sequence - 1));
+  /**
+   * As if it had been deleted and made anew: by a replica, from behind the message up to which all are settled, or by
+   * setup, which knows nothing of that, from the first one.
+   */
+  recreate(by: 'replica' | 'setup' = 'replica'): void {
+    const floor = Math.min(this.#lastDelivered, ...this.#pending.keys().map((sequence) => sequence - 1));
+    this.#lastDelivered = by === 'replica' ? floor : 0;
     this.#pending.clear();
     this.#redeliveries = [];
     this.#deliverySequence += 2; // nobody may believe that this is the old count going on

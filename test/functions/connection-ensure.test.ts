@@ -377,7 +377,9 @@ describe('connection-ensure', () => {
     it('leaves it away, too, where its consumer was made again and hands out every announcement', async () => {
       const { world } = await worldWithout();
       await world.clock.advance(600_000);
-      world.broker.consumer(GATEWAYS_CONSUMER).recreate();
+      const consumer = world.broker.consumer(GATEWAYS_CONSUMER);
+      consumer.recreate('setup');
+      expect(consumer.statistics().waiting).toBe(1);
       world.start('connection-ensure');
       await world.clock.advance(120_000);
       expect(world.connection()).toBeUndefined();

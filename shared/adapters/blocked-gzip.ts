@@ -35,12 +35,12 @@ export class BlockedGzipError extends Error {
 }
 
 export class BlockedGzipWriter {
-  readonly #file: FileHandle;
+  readonly #file: Pick<FileHandle, 'writev' | 'writeFile'>;
   readonly #plain = Buffer.allocUnsafe(MAX_PLAIN_BYTES);
   #length = 0;
   #ready: Buffer[] = [];
 
-  constructor(file: FileHandle) {
+  constructor(file: Pick<FileHandle, 'writev' | 'writeFile'>) {
     this.#file = file;
   }
 
@@ -60,7 +60,11 @@ export class BlockedGzipWriter {
   async flush(): Promise<void> {
     const ready = this.#ready;
     this.#ready = [];
-    if (ready.length > 0) await this.#file.writev(ready);
+    if (ready.length === 0) return;
+    const bytes = ready.reduce((sum, block) => sum + block.length, 0);
+    const { bytesWritten } = await this.#file.writev(ready);
+    // A disk that is nearly full takes what fits and calls it no error: the rest gets its place, or the reason why not.
+    if (bytesWritten < bytes) await this.#file.writeFile(Buffer.concat(ready).subarray(bytesWritten));
   }
 
   async end(): Promise<void> {

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { type FileHandle, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
@@ -105,6 +105,24 @@ describe('a recording', () => {
     expect(lines.every((line) => typeof JSON.parse(line) === 'object')).toBe(true);
     expect(JSON.parse(lines.at(-1) as string)).toMatchObject({ end: { lines: lines.length - 1 } });
     expect(text).not.toContain('hunter2');
+  });
+
+  it('loses nothing when the disk takes a part of a write', async () => {
+    const { open } = await import('node:fs/promises');
+    const file = await open(at('short'), 'w');
+    const taking5Bytes: Pick<FileHandle, 'writev' | 'writeFile'> = {
+      writev: async (blocks) => {
+        const { bytesWritten } = await file.write((blocks[0] as Buffer).subarray(0, 5));
+        return { bytesWritten, buffers: blocks };
+      },
+      writeFile: async (bytes) => await file.writeFile(bytes),
+    };
+    const gzip = new BlockedGzipWriter(taking5Bytes);
+    const plain = Buffer.alloc(200_000, 'a line\n');
+    gzip.write(plain);
+    await gzip.end();
+    await file.close();
+    expect(gunzipSync(await readFile(at('short'))).equals(plain)).toBe(true);
   });
 
   it('leaves nothing under its name when it is given up', async () => {

@@ -3,9 +3,6 @@
  *
  *     gateway (server)  ⇄  relay socket "server"  ⇄  relay socket "client"  ⇄  gateway (client)
  *     local               its peer                   its peer                   local
- *
- * Exports {@link openRelayNetwork}, {@link RelayNetwork} (`tunnels(side)` to hand to a gateway, `cut`, `restore`, `scale`,
- * `impair`, `counts`, `close`), {@link RelaySide}, {@link RelayTunnel}, {@link Impairment}, {@link RelayCounts}.
  */
 import { createSocket, type Socket } from 'node:dgram';
 import { once } from 'node:events';

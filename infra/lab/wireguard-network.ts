@@ -7,9 +7,6 @@
  *       uplink ──┐                                                            ┌── uplink
  *                └── root namespace: `host`, where NATS and the API server ───┘
  *                    listen for both
- *
- * Exports {@link startWireguardNetwork} and {@link WireguardNetwork}: `cut`, `cutInside`, `restore`, `scale`, `addTunnel`,
- * `removeTunnel`, `exec`, `commandLine`, `host`, `address`.
  */
 import { mkdir } from 'node:fs/promises';
 import { StartError } from '../../shared/cli/errors.ts';
@@ -237,7 +234,7 @@ async function connect(
   namespaces: Readonly<Record<NetworkSide, NetworkNamespace>>,
 ): Promise<Readonly<Record<NetworkSide, Uplink>>> {
   const { server, client } = namespaces;
-  const uplinks = await reserveUplinks();
+  const uplinks = reserveUplinks();
   await server.exec('ip', [...'link add underlay type veth peer name underlay netns'.split(' '), `${client.pid}`]);
   for (const side of SIDES) {
     const { rootInterface, rootAddress, address } = uplinks[side];

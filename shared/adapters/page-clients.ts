@@ -6,7 +6,7 @@ import type { PageSource } from '../ports/page-source.ts';
 const TICK_MS = 250;
 /** A page that hears nothing for a few of these knows that something is wrong. */
 const BEAT_EVERY_MS = 2_000;
-/** Who does not read for so long is let go; he comes again by himself. */
+/** A page that does not read for so long is let go; it connects again by itself. */
 const BLOCKED_LIMIT_MS = 30_000;
 
 type Client = { readonly response: ServerResponse; revision: number; toldAtMs: number };

@@ -40,8 +40,8 @@ type Shown = Pick<Connection, 'metadata' | 'status'> & Partial<Pick<Connection, 
 type Part<Value> = { readonly value: Value; readonly revision: number };
 
 /**
- * Everything that the page shows, with the revision of each part. Who lags behind asks for what has changed since the
- * revision he has, and gets the newest of each part: no queue, whatever he missed.
+ * Everything that the page shows, with the revision of each part. A page that lags behind asks for what has
+ * changed since its revision, and gets the newest of each part: no queue, whatever it missed.
  */
 export class PageView {
   readonly #connections = new Map<string, Known>();

@@ -28,7 +28,7 @@ const HEALTH_EVERY_MS = 250;
 const STATISTICS_EVERY_MS = 2_000;
 /** A replica that says nothing for this long is no more. */
 const REPLICA_SILENT_AFTER_MS = 3.5 * REPORT_EVERY_MS;
-/** Of each function; who has a function's user can name as many as he likes. */
+/** Of each function; whoever has a function's user can name any number. */
 const MAX_REPLICAS = 64;
 
 /** Keeps a view up to date until `signal` aborts. No fault of a source ends it: the view says which one is not there. */

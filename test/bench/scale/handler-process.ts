@@ -1,6 +1,7 @@
 /**
  * One replica of tunnel-status in a process of its own: `fork`ed with a {@link HandlerConfig} as its argument. It says
- * `ready`, starts at the first message, and answers each later one with a {@link HandlerSample}.
+ * `ready`, starts at the first message, and answers each later one, a {@link HandlerRequest}, with a {@link HandlerSample}.
+ * Node's `--expose-gc` must be given.
  */
 import { tunnelStatus } from '../../../functions/tunnel-status/handler.ts';
 import { EmbeddedChangeFeed } from '../../../shared/adapters/embedded-change-feed.ts';
@@ -28,12 +29,18 @@ export type HandlerConfig = {
   readonly updateStatusIntervalMs: number;
 };
 
+/** `collected`: with the live heap, for which everything stands still some tenths of a second. */
+export type HandlerRequest = 'sample' | 'collected';
+
 export type HandlerSample = {
   /** Events handled since the start, by outcome. */
   readonly outcomes: Readonly<Record<string, number>>;
   /** From the stream's time of an event until it was handled, in ms, since the last sample. */
   readonly agesMs: readonly number[];
+  /** With all that the allocator keeps for later: how much that is depends on the machine's memory. */
   readonly residentBytes: number;
+  /** What a full collection leaves, where one was asked for: what is kept. */
+  readonly heapBytes?: number;
   readonly cpuMs: number;
 };
 
@@ -58,7 +65,7 @@ process.send?.('ready');
 let running = Promise.resolve();
 process.once('message', () => {
   running = start(stopping.signal);
-  process.on('message', () => process.send?.(sample()));
+  process.on('message', (request: HandlerRequest) => process.send?.(sample(request)));
 });
 process.once('disconnect', async () => {
   stopping.abort();
@@ -107,9 +114,14 @@ function counted(outcome: string, by: number): void {
   outcomes[outcome] = (outcomes[outcome] ?? 0) + by;
 }
 
-function sample(): HandlerSample {
+function sample(request: HandlerRequest): HandlerSample {
   const { user, system } = process.cpuUsage();
   const taken = { outcomes, agesMs, residentBytes: process.memoryUsage.rss(), cpuMs: (user + system) / 1_000 };
   agesMs = [];
-  return taken;
+  return request === 'sample' ? taken : { ...taken, heapBytes: liveHeapBytes() };
+}
+
+function liveHeapBytes(): number {
+  globalThis.gc?.();
+  return process.memoryUsage().heapUsed;
 }

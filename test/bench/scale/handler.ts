@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { HandlerConfig, HandlerSample } from './handler-process.ts';
+import type { HandlerConfig, HandlerRequest, HandlerSample } from './handler-process.ts';
 
 const program = fileURLToPath(new URL('handler-process.ts', import.meta.url));
 const END_TIMEOUT_MS = 10_000;
@@ -16,7 +16,7 @@ export class Handler implements AsyncDisposable {
 
   /** Returns when it could begin; see {@link begin}. @throws Error if it ends before */
   static async start(config: HandlerConfig): Promise<Handler> {
-    const child = fork(program, [JSON.stringify(config)]);
+    const child = fork(program, [JSON.stringify(config)], { execArgv: ['--expose-gc'] });
     const ended = once(child, 'exit').then(([code]) => {
       throw new Error(`the handler ended with ${code} before it was ready`);
     });
@@ -30,9 +30,10 @@ export class Handler implements AsyncDisposable {
     this.#child.send('begin');
   }
 
-  async sample(): Promise<HandlerSample> {
+  /** One at a time. */
+  async sample(request: HandlerRequest = 'sample'): Promise<HandlerSample> {
     const answer = once(this.#child, 'message');
-    this.#child.send('sample');
+    this.#child.send(request);
     const [sample] = (await answer) as [HandlerSample];
     return sample;
   }

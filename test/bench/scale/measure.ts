@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { KubernetesConnectionStore } from '../../../shared/adapters/kubernetes-connection-store.ts';
 import type { BusMessage } from '../../../shared/domain/cloud-event.ts';
 import type { ConnectionRef, TunnelEntry } from '../../../shared/domain/connection.ts';
@@ -6,7 +5,7 @@ import { interfaceIdOf } from '../../../shared/domain/tunnel-interface.ts';
 import { initialEntry } from '../../../shared/domain/tunnel-status.ts';
 import { eventually } from '../../support/eventually.ts';
 import type { KubernetesUnderTest } from '../../support/kubernetes.ts';
-import { fitLine, quantile } from '../statistics.ts';
+import { quantile } from '../statistics.ts';
 import {
   connectionsOf,
   desiredConnection,
@@ -20,9 +19,9 @@ import {
 import { Handler, handledBy } from './handler.ts';
 import type { HandlerConfig, HandlerSample } from './handler-process.ts';
 import { Observations } from './observations.ts';
+import { growthPerMinute, whileSampling } from './sampling.ts';
 
 const SETTLE_LIMIT_MS = 120_000;
-const SAMPLE_MS = 1_000;
 const MIB = 2 ** 20;
 const UPDATE_INTERVAL_MS = 10_000;
 /** Growth is what goes on after the first part of a run, in which caches fill and code gets compiled. */
@@ -84,8 +83,11 @@ export type SteadyLoad = {
   readonly lagP50Ms: number;
   readonly lagP99Ms: number;
   readonly lagGrowthMsPerMinute: number;
+  /** Live heap: what a full collection leaves at the end. */
+  readonly heapMib: number;
+  readonly heapGrowthMibPerMinute: number;
   readonly residentMib: number;
-  readonly memoryGrowthMibPerMinute: number;
+  readonly residentGrowthMibPerMinute: number;
   readonly cores: number;
   readonly publisherBehindMs: number;
   readonly writesPerSecond: number;
@@ -105,23 +107,28 @@ export async function steadyLoad(fleet: Fleet, perSecond: number, durationMs: nu
   const tunnels = tunnelsOf(fleet);
   const count = Math.round((perSecond * durationMs) / 1_000 / tunnels.length);
   const before = await handler.sample();
-  const { samples, result, tookMs } = await whileSampling(handler, async () => {
+  const publishAndSettle = async () => {
     const behindMs = await observations.publish(rounds(tunnels, 1, Math.max(1, count)), perSecond);
     await observations.untilSettled(SETTLE_LIMIT_MS);
     return behindMs;
-  });
+  };
+  const warmMs = durationMs * WARM_UP_SHARE;
+  const { samples, result, tookMs } = await whileSampling(handler, publishAndSettle, warmMs);
   const after = samples.at(-1)?.sample as HandlerSample;
   const ages = samples.flatMap(({ sample }) => sample.agesMs);
-  const settled = samples.filter(({ atMs, sample }) => atMs > tookMs * WARM_UP_SHARE && sample.agesMs.length > 0);
-  const growth = (value: (sample: HandlerSample) => number) =>
-    fitLine(settled.map(({ atMs, sample }) => ({ x: atMs / 60_000, y: value(sample) })))?.slope ?? 0;
+  const warm = samples.filter(({ atMs }) => atMs >= warmMs);
+  const inMib = (bytes: number | undefined) => bytes && bytes / MIB;
   return {
     storedBytesPerEvent: await observations.bytesPerMessage('OBSERVATIONS'),
     storedBytesPerDecision: await observations.bytesPerMessage('DECISIONS'),
     ...{ lagP50Ms: quantile(ages, 0.5), lagP99Ms: quantile(ages, 0.99), publisherBehindMs: result },
-    lagGrowthMsPerMinute: growth(({ agesMs }) => quantile(agesMs, 0.5)),
+    lagGrowthMsPerMinute: growthPerMinute(warm, ({ agesMs }) =>
+      agesMs.length > 0 ? quantile(agesMs, 0.5) : undefined,
+    ),
+    heapMib: inMib(after.heapBytes) ?? 0,
+    heapGrowthMibPerMinute: growthPerMinute(warm, ({ heapBytes }) => inMib(heapBytes)),
     residentMib: after.residentBytes / MIB,
-    memoryGrowthMibPerMinute: growth(({ residentBytes }) => residentBytes / MIB),
+    residentGrowthMibPerMinute: growthPerMinute(warm, ({ residentBytes }) => residentBytes / MIB),
     cores: (after.cpuMs - before.cpuMs) / tookMs,
     writesPerSecond: (((after.outcomes.written ?? 0) - (before.outcomes.written ?? 0)) / tookMs) * 1_000,
     lost: observations.published - handledBy(after) + (after.outcomes.stale ?? 0),
@@ -256,39 +263,6 @@ async function listAndConnect(
 function* rounds(tunnels: readonly FleetTunnel[], first: number, count: number): Generator<BusMessage> {
   for (let round = first; round < first + count; round++) {
     for (const tunnel of tunnels) yield observationMessage(tunnel, round);
-  }
-}
-
-type Sampled = { readonly atMs: number; readonly sample: HandlerSample };
-
-/** Takes a sample a second while `work` goes on, and one at its end. */
-async function whileSampling<Result>(
-  handler: Handler,
-  work: () => Promise<Result>,
-): Promise<{ readonly samples: readonly Sampled[]; readonly result: Result; readonly tookMs: number }> {
-  const samples: Sampled[] = [];
-  const over = new AbortController();
-  const startMs = performance.now();
-  await handler.sample(); // drops what was before
-  const take = async () => {
-    samples.push({ atMs: performance.now() - startMs, sample: await handler.sample() });
-  };
-  const sampling = (async () => {
-    while (!over.signal.aborted) {
-      await take();
-      await sleep(SAMPLE_MS, undefined, { signal: over.signal }).catch(() => {});
-    }
-  })();
-  try {
-    const result = await work();
-    const tookMs = performance.now() - startMs;
-    over.abort();
-    await sampling;
-    await take();
-    return { samples, result, tookMs };
-  } finally {
-    over.abort();
-    await sampling;
   }
 }
 

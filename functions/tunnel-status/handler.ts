@@ -29,19 +29,21 @@ export const tunnelStatus = defineFunction<TunnelEvent>({
 
         async function judgeAndSettle(): Promise<Outcome> {
           for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
-            const { state } = conflicts === 0 ? await cache.load(key) : await cache.reload(key);
+            const { state } =
+              conflicts === 0 ? await cache.load(key, context.previous) : await cache.reload(key, context.previous);
             const judgement = judgeEvent(state, data, settings);
             if (judgement.kind === 'listing') {
               if (!(await cache.save(key, judgement.state))) continue;
               return { outcome: 'throttled', reason: judgement.reason, notable: true, after: judgement.state };
             }
             if (judgement.kind !== 'candidate') {
-              if (!(await cache.note(key, judgement.state))) continue;
+              if (!(await cache.note(key, judgement.state, data))) continue;
               return { outcome: judgement.kind, reason: judgement.reason };
             }
             const outcome = await updateTunnelStatus(judgement, { cache, key, connection, context });
             if (outcome !== 'conflict') return outcome;
           }
+          cache.forget(key);
           return { outcome: 'failed', reason: 'Conflict' };
         }
       },
@@ -52,7 +54,7 @@ export const tunnelStatus = defineFunction<TunnelEvent>({
 /** What a replica remembers of a partition counts only while nobody else handled one of its events. */
 function cacheOf(
   partitions: Map<string, PartitionCache>,
-  { consumer, uninterrupted }: EventContext,
+  { consumer, uninterrupted }: Pick<EventContext, 'consumer' | 'uninterrupted'>,
   { state }: FunctionPorts,
 ): PartitionCache {
   let cache = partitions.get(consumer);
@@ -68,11 +70,11 @@ type Place = {
   readonly cache: PartitionCache;
   readonly key: string;
   readonly connection: ConnectionRef;
-  readonly context: EventContext;
+  readonly context: Pick<EventContext, 'consumer' | 'nextAttempt'>;
 };
 
 /**
- * One read → judge → apply with that resourceVersion. The entry is written before its state is kept: after a crash
+ * One read → judge → apply with that resourceVersion, while the state is the one that the event was judged by. The entry is written before its state is kept: after a crash
  * between the two the repeated event finds the entry equal, so nothing is lost and nothing is written twice.
  */
 function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
@@ -88,7 +90,7 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
     const shownAge = shownAgeOf(candidate);
     const hold = governor.hold(name, context.consumer, isTransition);
     if (hold !== undefined) {
-      if (!(await cache.note(key, candidate.state))) return 'conflict';
+      if (!(await cache.note(key, candidate.state, candidate.event))) return 'conflict';
       return { outcome: hold === 'Shed' ? 'throttled' : 'failed', reason: hold, ...shownAge };
     }
 
@@ -96,6 +98,8 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
     const signal = context.nextAttempt();
     try {
       const current = await connections.get(connection, { signal });
+      // After the Connection: a later event was kept before what follows on it could be written.
+      if (!(await cache.confirm(key))) return 'conflict';
       const judgement = judgeWrite(candidate, current);
       const { superseded } = judgement;
       if (judgement.kind !== 'write' || current === undefined) {

@@ -7,7 +7,7 @@ export const manifest: FunctionManifest = {
   summary: "Writes each tunnel's entry in Connection.status.tunnels from the observations, throttled",
   accepts: [tunnelEventContract],
   consumers: partitionConsumers('tunnel-status'),
-  needs: { keepsState: true },
+  needs: { reads: ['OBSERVATIONS'], keepsState: true },
   attemptTimeoutMs: 2_400,
   onFailure: 'ack',
 };

@@ -95,8 +95,8 @@ export class EmbeddedBroker {
   }
 
   /** @throws BusError `not-found` if there is no such stream. */
-  lastMessages(stream: StreamName, filter: string): readonly StoredMessage[] {
-    return this.#stream(stream).lastMessages(filter);
+  lastMessages(stream: StreamName, filter: string, before?: number): readonly StoredMessage[] {
+    return this.#stream(stream).lastMessages(filter, before);
   }
 
   /** Everything that the stream keeps, by sequence. @throws BusError `not-found` if there is no such stream. */

@@ -38,8 +38,8 @@ export class EmbeddedBus implements EventBus, LiveFeed {
     return this.#open().schedule(message, options);
   }
 
-  async lastMessages(stream: StreamName, filter: string): Promise<readonly StoredMessage[]> {
-    return this.#open().lastMessages(stream, filter);
+  async lastMessages(stream: StreamName, filter: string, before?: number): Promise<readonly StoredMessage[]> {
+    return this.#open().lastMessages(stream, filter, before);
   }
 
   async consume(

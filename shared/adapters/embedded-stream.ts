@@ -90,15 +90,26 @@ export class EmbeddedStream {
     return this.#subjects.get(subject)?.last ?? 0;
   }
 
-  /** The last message of each stored subject that matches, by sequence. */
-  lastMessages(filter: string): StoredMessage[] {
+  /** The last message of each stored subject that matches, by sequence; `before` one of them, if it is named. */
+  lastMessages(filter: string, before = this.#lastSequence + 1): StoredMessage[] {
     this.#expire();
     const subjects = hasWildcard(filter)
       ? [...this.#subjects.keys()].filter((subject) => subjectMatches(filter, subject))
       : [filter];
     return subjects
-      .flatMap((subject) => this.#entries.get(this.#subjects.get(subject)?.last ?? 0)?.message ?? [])
+      .flatMap((subject) => this.#lastOf(subject, before) ?? [])
       .sort((a, b) => a.streamSequence - b.streamSequence);
+  }
+
+  #lastOf(subject: string, before: number): StoredMessage | undefined {
+    const last = this.#subjects.get(subject)?.last ?? 0;
+    if (last < before) return this.#entries.get(last)?.message;
+    const [first = before] = this.#entries.keys();
+    for (let sequence = before - 1; sequence >= first; sequence--) {
+      const message = this.#entries.get(sequence)?.message;
+      if (message?.subject === subject) return message;
+    }
+    return undefined;
   }
 
   /** Everything kept, by sequence. */

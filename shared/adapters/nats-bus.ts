@@ -1,6 +1,7 @@
 import { PubHeaders } from '@nats-io/jetstream';
 import type { Msg, NatsConnection, Subscription } from 'nats';
 import { type BusMessage, MESSAGE_ID_HEADER } from '../domain/cloud-event.ts';
+import { hasWildcard } from '../domain/subject-pattern.ts';
 import type { ConsumerSpec, StreamName } from '../domain/topology.ts';
 import type { Clock } from '../ports/clock.ts';
 import type { BusHealth, Delivery, EventBus, PublishAck, Settlement, StoredMessage } from '../ports/event-bus.ts';
@@ -8,7 +9,7 @@ import type { LiveFeed, LiveMessage } from '../ports/live-feed.ts';
 import type { Logger } from '../ports/telemetry.ts';
 import { NatsConsumerLoop } from './nats-consumer-loop.ts';
 import { busErrorOf, busErrorOfFault, noResponders, WRONG_LAST_SEQUENCE } from './nats-errors.ts';
-import { readLastMessages } from './nats-last-messages.ts';
+import { readLastMessage, readLastMessages } from './nats-last-messages.ts';
 import { type LinkUser, NatsLink } from './nats-link.ts';
 import { fromHeaders, toHeaders, toStoredMessage } from './nats-message.ts';
 import type { NatsOptions } from './nats-options.ts';
@@ -61,10 +62,12 @@ export class NatsBus implements EventBus, LiveFeed {
     throw busErrorOfFault(`schedule ${subject}`, answer.fault);
   }
 
-  async lastMessages(stream: StreamName, filter: string): Promise<readonly StoredMessage[]> {
+  async lastMessages(stream: StreamName, filter: string, before?: number): Promise<readonly StoredMessage[]> {
+    if (before !== undefined && before <= 1) return [];
+    if (!hasWildcard(filter)) return readLastMessage(this.link.requests, { stream, subject: filter, before });
     const context = `last messages of ${stream} on ${filter}`;
     try {
-      const messages = await readLastMessages(this.link.connection, this.#clock, stream, filter);
+      const messages = await readLastMessages(this.link.connection, this.#clock, { stream, filter, before });
       return messages
         .map((message) => toStoredMessage(message, stream))
         .sort((a, b) => a.streamSequence - b.streamSequence);

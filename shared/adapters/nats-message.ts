@@ -2,6 +2,9 @@ import type { Msg, MsgHdrs } from 'nats';
 import { headers as newHeaders } from 'nats';
 import type { StreamName } from '../domain/topology.ts';
 import type { Delivery, StoredMessage } from '../ports/event-bus.ts';
+import { busErrorOfFault } from './nats-errors.ts';
+
+const NOT_FOUND = 404;
 
 /** Headers in the client's form. */
 export function toHeaders(record: Readonly<Record<string, string>>): MsgHdrs {
@@ -35,6 +38,20 @@ export function toDelivery(message: Msg, stream: StreamName): Delivery {
     storedAtUnixMs: Number(tokens[at + 3]?.slice(0, -6)), // nanoseconds do not fit a number
     pending: Number(tokens[at + 4]),
   };
+}
+
+/**
+ * What a direct get by a bare request brought, `undefined` where there is no such message.
+ *
+ * @throws BusError where the server refused
+ * @see https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-31.md
+ */
+export function directAnswer(answer: Msg, what: string): (Msg & { readonly headers: MsgHdrs }) | undefined {
+  const { headers } = answer;
+  if (headers !== undefined && headers.code < 300) return answer as Msg & { readonly headers: MsgHdrs };
+  const { code, description } = headers ?? { code: 500, description: 'no headers' };
+  if (code === NOT_FOUND) return undefined;
+  throw busErrorOfFault(what, { code, err_code: 0, description });
 }
 
 /** Headers that a direct get adds to those of the message. */

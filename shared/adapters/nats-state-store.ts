@@ -6,14 +6,13 @@ import type { StateEntry, StateStore } from '../ports/state-store.ts';
 import { API_TIMEOUT_MS } from './nats-config.ts';
 import { busErrorOfFault, WRONG_LAST_SEQUENCE } from './nats-errors.ts';
 import type { NatsLink } from './nats-link.ts';
+import { directAnswer } from './nats-message.ts';
 
 /** @see https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-8.md */
 const SUBJECT_PREFIX = `$KV.${STATE_BUCKET}.`;
-/** @see https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-31.md */
 const DIRECT_GET_PREFIX = `$JS.API.DIRECT.GET.KV_${STATE_BUCKET}.${SUBJECT_PREFIX}`;
 const OPERATION_HEADER = 'KV-Operation';
 const SEQUENCE_HEADER = 'Nats-Sequence';
-const NOT_FOUND = 404;
 const NOTHING = new Uint8Array(0);
 const encoder = new TextEncoder();
 
@@ -51,14 +50,10 @@ export class NatsStateStore implements StateStore {
   }
 
   async #last(key: string): Promise<Last | undefined> {
-    const message = await this.#link.requests.request(`${DIRECT_GET_PREFIX}${key}`, { timeoutMs: API_TIMEOUT_MS });
-    const { headers } = message;
-    if (headers?.code === NOT_FOUND) return undefined;
-    if (headers === undefined || headers.code >= 300) {
-      const { code = 500, description = 'no headers' } = headers ?? {};
-      throw busErrorOfFault(`get ${key} of ${STATE_BUCKET}`, { code, err_code: 0, description });
-    }
-    const isMarker = headers.get(OPERATION_HEADER) !== '';
+    const answer = await this.#link.requests.request(`${DIRECT_GET_PREFIX}${key}`, { timeoutMs: API_TIMEOUT_MS });
+    const message = directAnswer(answer, `get ${key} of ${STATE_BUCKET}`);
+    if (message === undefined) return undefined;
+    const isMarker = message.headers.get(OPERATION_HEADER) !== '';
     return isMarker ? { kind: 'marker', revision: revisionOf(message) } : { kind: 'value', message };
   }
 

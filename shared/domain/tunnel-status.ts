@@ -58,6 +58,17 @@ export type WriteCandidate = {
   readonly isDue: boolean;
 };
 
+/**
+ * With the order of an event that was handled before. Most that are only throttled are kept nowhere but in the stream:
+ * who takes a tunnel over learns of them so.
+ */
+export function withHandled(state: TunnelState | undefined, event: TunnelEvent | undefined): TunnelState | undefined {
+  if (!state?.listed || event === undefined || !('sequence' in event)) return state;
+  const { gatewayEpoch, sequence } = event;
+  const isNewer = gatewayEpoch === state.gatewayEpoch ? sequence > state.sequence : gatewayEpoch > state.gatewayEpoch;
+  return isNewer ? { ...state, gatewayEpoch, sequence } : state;
+}
+
 export const GATEWAY_SILENT = 'GatewaySilent';
 
 export function judgeEvent(state: TunnelState | undefined, event: TunnelEvent, settings: StatusSettings): Judgement {

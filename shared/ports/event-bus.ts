@@ -51,8 +51,11 @@ export interface EventBus {
     options: { readonly dueAtUnixMs: number; readonly target: string; readonly keepFirst?: boolean },
   ): Promise<'armed' | 'already-armed'>;
 
-  /** The last stored message of each subject that matches `filter` (stored form, wildcards allowed), by direct get. */
-  lastMessages(stream: StreamName, filter: string): Promise<readonly StoredMessage[]>;
+  /**
+   * The last stored message of each subject that matches `filter` (stored form, wildcards allowed), by direct get; `before`
+   * the sequence of another message of the stream, if one is named.
+   */
+  lastMessages(stream: StreamName, filter: string, before?: number): Promise<readonly StoredMessage[]>;
 
   /**
    * Hands deliveries of one durable consumer to `handle`, at most `maxAckPending` at a time (one after another

@@ -71,7 +71,7 @@ export type Outcome = {
   readonly shownAgeMs?: number;
 };
 
-export type EventContext = {
+export type EventContext<Data = unknown> = {
   /** For calls: aborts when the attempt's time is over or the process stops. Its time runs from its first use. */
   readonly attemptSignal: () => AbortSignal;
   /** The same for another attempt at the event, after a conflict say, with time of its own. */
@@ -85,9 +85,14 @@ export type EventContext = {
   readonly pending: number;
   /** Nobody else handled an event of this consumer since this process did: what it remembers is still true. */
   readonly uninterrupted: boolean;
+  /**
+   * The valid event that came before this one on its subject, whoever handled it, if the stream still keeps it.
+   * The manifest must say that it reads the stream. Rejects with BusError.
+   */
+  readonly previous: () => Promise<CloudEvent<Data> | undefined>;
 };
 
-export type EventHandler<Data> = (event: CloudEvent<Data>, context: EventContext) => Promise<Outcome>;
+export type EventHandler<Data> = (event: CloudEvent<Data>, context: EventContext<Data>) => Promise<Outcome>;
 
 /** A stateless function: what it keeps between events is a cache that may vanish at any time. */
 export type FunctionInstance<Data> = {

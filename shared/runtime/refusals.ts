@@ -55,7 +55,7 @@ export function busThatTells(bus: EventBus, refusals: Refusals): EventBus {
   return {
     publish: (message, options) => refusals.learn(kindOf(message.subject), () => bus.publish(message, options)),
     schedule: (message, options) => refusals.learn(kindOf(message.subject), () => bus.schedule(message, options)),
-    lastMessages: (stream, filter) => refusals.learn(stream, () => bus.lastMessages(stream, filter)),
+    lastMessages: (stream, ...which) => refusals.learn(stream, () => bus.lastMessages(stream, ...which)),
     consume: (...call) => bus.consume(...call),
     health: () => bus.health(),
     onHealthChange: (listener) => bus.onHealthChange(listener),

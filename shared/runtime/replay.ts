@@ -305,11 +305,15 @@ export class Replay {
       deliveryCount: 1,
       pending: 0,
       uninterrupted: true,
+      previous: nothingBefore,
     };
   }
 }
 
 const NEVER = new AbortController().signal;
+
+/** What was handled is remembered: a replay is never interrupted. */
+async function nothingBefore(): Promise<undefined> {}
 
 function neverAborted(): AbortSignal {
   return NEVER;

@@ -1,4 +1,4 @@
-import { type CloudEvent, encodeCloudEvent } from '../domain/cloud-event.ts';
+import { encodeCloudEvent } from '../domain/cloud-event.ts';
 import { DEAD_LETTER_TYPE, deadLetterOf } from '../domain/dead-letter.ts';
 import type { FunctionSettings } from '../domain/function-settings.ts';
 import { deadLetterSubject } from '../domain/subjects.ts';
@@ -7,8 +7,9 @@ import { BusError, type Delivery, type Settlement } from '../ports/event-bus.ts'
 import type { FunctionPorts } from '../ports/function-ports.ts';
 import { attemptTimer } from './attempt-timer.ts';
 import { decisionRecorder } from './decision-recorder.ts';
-import type { FunctionDefinition, Outcome } from './define-function.ts';
-import { eventDecoder } from './event-decoder.ts';
+import type { EventContext, EventHandler, FunctionDefinition } from './define-function.ts';
+import { type EventDecoder, eventDecoder } from './event-decoder.ts';
+import { type PreviousEvents, previousEvents } from './previous-events.ts';
 import { retrying } from './retrying.ts';
 
 /** Deliveries of one event that may end in an unexpected error before it counts as poisonous. */
@@ -37,39 +38,39 @@ export async function runFunction(
     await retrying(() => start(signal), { clock, log, signal, bus, what: `start of ${manifest.name}` });
   }
   if (signal.aborted) return;
-  const process = eventProcessor(definition, instance.handle, ports);
+  const decode = eventDecoder(manifest.accepts);
+  const process = eventProcessor(definition, instance.handle, decode, ports);
   await Promise.all(
-    manifest.consumers.map((consumer) =>
-      ports.bus.consume(consumer, deliveryHandler(consumer, process, signal), signal),
-    ),
+    manifest.consumers.map((consumer) => {
+      const placeOf = deliveryPlaces(consumer, previousEvents(ports.bus, decode, consumer));
+      return ports.bus.consume(consumer, (delivery) => process(delivery, placeOf(delivery), signal), signal);
+    }),
   );
 }
 
-type Process = (
-  delivery: Delivery,
-  consumer: ConsumerSpec,
-  uninterrupted: boolean,
-  signal: AbortSignal,
-) => Promise<Settlement>;
+/** Where a delivery stands among those of its consumer. */
+type Place = Pick<EventContext, 'consumer' | 'uninterrupted' | 'previous'>;
+
+type Process = (delivery: Delivery, place: Place, signal: AbortSignal) => Promise<Settlement>;
 
 /** Knows whether another replica handled an event of this consumer in between. */
-function deliveryHandler(consumer: ConsumerSpec, process: Process, signal: AbortSignal) {
+function deliveryPlaces({ durable }: ConsumerSpec, previousOf: PreviousEvents): (delivery: Delivery) => Place {
   let last = 0;
-  return (delivery: Delivery): Promise<Settlement> => {
+  return (delivery) => {
     const uninterrupted = last !== 0 && delivery.deliverySequence === last + 1;
     last = delivery.deliverySequence;
-    return process(delivery, consumer, uninterrupted, signal);
+    return { consumer: durable, uninterrupted, previous: previousOf(delivery, uninterrupted) };
   };
 }
 
 /** One event from bytes to settlement; the one place for its metric, log line, decision and dead letter. */
 function eventProcessor(
   { manifest }: FunctionDefinition,
-  handle: (event: CloudEvent, context: Parameters<FunctionHandle>[1]) => Promise<Outcome>,
+  handle: EventHandler<unknown>,
+  decode: EventDecoder,
   ports: FunctionPorts,
 ): Process {
   const { bus, clock, meter, log } = ports;
-  const decode = eventDecoder(manifest.accepts);
   const record = decisionRecorder(manifest.name, ports);
 
   async function deadLetter(delivery: Delivery, reason: string, message: string): Promise<void> {
@@ -89,12 +90,7 @@ function eventProcessor(
     log.warn({ stream: delivery.stream, seq: delivery.streamSequence, reason, detail: message }, 'event dead-lettered');
   }
 
-  async function handled(
-    delivery: Delivery,
-    consumer: ConsumerSpec,
-    uninterrupted: boolean,
-    signal: AbortSignal,
-  ): Promise<Settlement> {
+  async function handled(delivery: Delivery, place: Place, signal: AbortSignal): Promise<Settlement> {
     const decoded = decode(delivery);
     if ('error' in decoded) {
       await deadLetter(delivery, decoded.error.reason, decoded.error.message);
@@ -104,12 +100,11 @@ function eventProcessor(
     const outcome = await handle(decoded.event, {
       attemptSignal: attempt.signal,
       nextAttempt: attempt.next,
-      consumer: consumer.durable,
+      ...place,
       streamSequence: delivery.streamSequence,
       storedAtUnixMs: delivery.storedAtUnixMs,
       deliveryCount: delivery.deliveryCount,
       pending: delivery.pending,
-      uninterrupted,
     });
     if (outcome.outcome === 'invalid') {
       await deadLetter(delivery, outcome.reason, 'refused by the handler');
@@ -122,9 +117,9 @@ function eventProcessor(
       : { kind: 'ack', failed: true };
   }
 
-  return async (delivery, consumer, uninterrupted, signal) => {
+  return async (delivery, place, signal) => {
     try {
-      return await handled(delivery, consumer, uninterrupted, signal);
+      return await handled(delivery, place, signal);
     } catch (err) {
       if (signal.aborted) return retry(0);
       if (err instanceof BusError) return retry(Math.min(backOffMs(delivery.deliveryCount), MAX_BUS_RETRY_MS));
@@ -142,8 +137,6 @@ function eventProcessor(
     }
   };
 }
-
-type FunctionHandle = ReturnType<FunctionDefinition['create']>['handle'];
 
 const ACK: Settlement = { kind: 'ack' };
 

@@ -183,6 +183,45 @@ export function eventBusContract(name: string, start: () => Promise<BusHarness>)
       });
     });
 
+    describe('lastMessages before another', () => {
+      test('gives the last on each subject before a sequence, whatever came after or between', async () => {
+        const [ref, other] = [fresh(), fresh()];
+        const sequences: number[] = [];
+        for (let n = 0; n < 3; n++) {
+          sequences.push(
+            (await bus.publish(event(observationSubject(ref, 'liqo-tunnel'), { n }, `${ref.name}-${n}`))).sequence,
+          );
+          await bus.publish(event(observationSubject(other, 'liqo-tunnel'), { other: n }));
+        }
+        const [{ subject = '' } = {}] = await bus.lastMessages('OBSERVATIONS', `observations.*.${tokensOf(ref)}.*`);
+        const [first = 0, second = 0, third = 0] = sequences;
+        const filter = `observations.*.${tokensOf(ref)}.*`;
+        for (const on of [subject, filter]) {
+          const before = await bus.lastMessages('OBSERVATIONS', on, third);
+          expect(before).toMatchObject([{ stream: 'OBSERVATIONS', subject, streamSequence: second }]);
+          const [{ headers, storedAtUnixMs } = { headers: {}, storedAtUnixMs: 0 }] = before;
+          expect(before.map(dataOf)).toEqual([{ n: 1 }]);
+          expect(headers).toMatchObject({ 'ce-id': `${ref.name}-1`, 'ce-type': 'test' });
+          expect(headers).not.toHaveProperty('Nats-Sequence');
+          expect(Math.abs(storedAtUnixMs - harness.unixMs())).toBeLessThan(60_000);
+          expect(await bus.lastMessages('OBSERVATIONS', on, third + 1)).toMatchObject([{ streamSequence: third }]);
+          expect(await bus.lastMessages('OBSERVATIONS', on, first)).toEqual([]);
+          expect(await bus.lastMessages('OBSERVATIONS', on, 1)).toEqual([]);
+        }
+      });
+
+      test('gives them all, however many subjects match', async () => {
+        const { namespace } = fresh();
+        const count = 1_500;
+        const subjects = Array.from({ length: count }, (_, n) => decisionSubject({ namespace, name: `gw-${n}` }));
+        for (const round of [1, 2])
+          await Promise.all(subjects.map((subject) => bus.publish(event(subject, { round }))));
+        const { sequence } = await bus.publish(event(decisionSubject({ namespace, name: 'later' })));
+        const last = await bus.lastMessages('DECISIONS', `decisions.${encodeToken(namespace)}.*`, sequence);
+        expect(last.map(dataOf)).toEqual(Array.from({ length: count }, () => ({ round: 2 })));
+      });
+    });
+
     describe('consume', () => {
       test('delivers in order over two replicas with one in work, and counts what waits', async () => {
         const ref = fresh();

@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest';
+import { EmbeddedBus } from '../../shared/adapters/embedded-bus.ts';
+import { OBSERVATION_TYPE } from '../../shared/domain/observation.ts';
+import { observationSubject } from '../../shared/domain/subjects.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
+import type { EventBus } from '../../shared/ports/event-bus.ts';
 import { FunctionWorld, REF, type SETTINGS } from '../support/function-world.ts';
+import { passingBus } from '../support/passing.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 async function worldWithTunnel(options: { settings?: typeof SETTINGS } = {}) {
   const world = new FunctionWorld();
@@ -96,6 +102,102 @@ describe('tunnel-status', () => {
     await world.observe({ gatewayEpoch: epoch, sequence: 99, kind: 'down' });
     expect(world.tunnel()?.value).toBe('Connected');
     expect(world.count('tunnel-status', 'stale')).toBe(2);
+  });
+
+  describe('after a change of replica', () => {
+    const throttled = async () => {
+      const { world, epoch, replica } = await worldWithTunnel();
+      const observe = (sequence: number, kind: 'pong' | 'down', id?: string) =>
+        world.observe({ gatewayEpoch: epoch, sequence, kind }, id);
+      await observe(1, 'pong');
+      await observe(5, 'pong');
+      const next = async () => {
+        await replica.crash();
+        world.start('tunnel-status');
+      };
+      return { world, epoch, observe, next };
+    };
+
+    it('lets no older event win over one that was only throttled', async () => {
+      const { world, observe, next } = await throttled();
+      await next();
+      await observe(2, 'down', 'sent again by hand');
+      expect(world.tunnel()?.value).toBe('Connected');
+      expect(world.count('tunnel-status', 'stale')).toBe(1);
+      await observe(6, 'down');
+      expect(world.tunnel()?.value).toBe('Error');
+    });
+
+    it('knows the newest when an older one was refused in between', async () => {
+      const { world, observe, next } = await throttled();
+      await observe(2, 'down', 'sent again by hand');
+      await next();
+      await observe(3, 'down', 'and another');
+      expect(world.tunnel()?.value).toBe('Connected');
+      expect(world.count('tunnel-status', 'stale')).toBe(2);
+    });
+
+    it('knows the newest when invalid ones came after it', async () => {
+      const { world, observe, next } = await throttled();
+      await world.publish(observationSubject(REF, 'liqo-tunnel'), OBSERVATION_TYPE, { not: 'an observation' });
+      await world.publish(observationSubject(REF, 'liqo-tunnel'), OBSERVATION_TYPE, { nor: 'this' });
+      await world.clock.settle();
+      await next();
+      await observe(2, 'down', 'sent again by hand');
+      expect(world.tunnel()?.value).toBe('Connected');
+      expect(world.count('tunnel-status', 'stale')).toBe(1);
+    });
+
+    it('knows the newest when the silence of the gateway was told in between', async () => {
+      const { world, epoch, observe, next } = await throttled();
+      const { namespace, name: connection } = REF;
+      const about = { namespace, connection, interfaceId: 'liqo-tunnel', gatewayEpoch: epoch };
+      const silent = { kind: 'silent', ...about, observedAt: world.now() };
+      await world.publish(observationSubject(REF, 'liqo-tunnel'), OBSERVATION_TYPE, silent);
+      await world.clock.settle();
+      expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+      await next();
+      await observe(2, 'pong', 'sent again by hand');
+      expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+    });
+  });
+
+  it('writes nothing of an event that it slept over, while another replica handled it and those after it', async () => {
+    const world = new FunctionWorld();
+    world.start('connection-ensure');
+    const sleep = Promise.withResolvers<void>();
+    let deliveries = 0;
+    const sleeper = world.start('tunnel-status', {
+      bus: () => {
+        // Its own clock stands still, so nothing tells the server that the event is being worked on.
+        const bus = new EmbeddedBus(world.broker, new VirtualClock());
+        const consume: EventBus['consume'] = (consumer, handle, signal) =>
+          bus.consume(
+            consumer,
+            async (delivery) => {
+              if (++deliveries === 3) await sleep.promise;
+              return handle(delivery);
+            },
+            signal,
+          );
+        return { ...passingBus(bus), consume };
+      },
+    });
+    const epoch = await world.announce(['liqo-tunnel']);
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+    await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'down' });
+    expect(deliveries).toBe(3);
+    world.start('tunnel-status');
+    await world.clock.advance(6_000);
+    expect(world.tunnel()?.value).toBe('Error');
+    await world.observe({ gatewayEpoch: epoch, sequence: 3, kind: 'pong' });
+    expect(world.tunnel()?.value).toBe('Connected');
+    const { resourceVersion } = world.connection()?.metadata ?? {};
+    sleep.resolve();
+    await world.clock.settle();
+    expect(world.connection()?.metadata.resourceVersion).toBe(resourceVersion);
+    expect(world.tunnel()?.value).toBe('Connected');
+    await sleeper.stop();
   });
 
   it('reads and judges again on a conflict, and writes once', async () => {

@@ -18,6 +18,8 @@ export type Faults = {
   readonly duplicate: number;
   readonly reorder: number;
   readonly drop: number;
+  /** Per observation: the number of one before it comes again with another word, from somebody's tool or a gateway's twin. */
+  readonly resend: number;
   /** Per second of the run. */
   readonly gatewayRestart: number;
   readonly scale: number;
@@ -41,6 +43,7 @@ export const NO_FAULTS: Faults = {
   duplicate: 0,
   reorder: 0,
   drop: 0,
+  resend: 0,
   gatewayRestart: 0,
   scale: 0,
   deleteConnection: 0,
@@ -65,6 +68,7 @@ export function drawFaults(random: Random): Faults {
     duplicate: sometimes(0.1),
     reorder: sometimes(0.05),
     drop: sometimes(0.05),
+    resend: sometimes(0.1),
     gatewayRestart: sometimes(0.02),
     scale: sometimes(0.02),
     deleteConnection: sometimes(0.01),
@@ -78,10 +82,9 @@ export function drawFaults(random: Random): Faults {
 
 /** Faults that leave every transition to be written, in order: nothing refuses, nothing changes the list. */
 export function keepsTransitions(faults: Faults): boolean {
-  const { apiError, stateError, scale, deleteConnection, foreignPut, gatewayRestart, reorder, apiConflict, apiLate } =
-    faults;
-  return (
-    apiError + stateError + scale + deleteConnection + foreignPut + gatewayRestart + reorder + apiConflict + apiLate ===
-    0
-  );
+  const { apiError, apiConflict, apiLate, stateError, scale, deleteConnection, foreignPut, gatewayRestart } = faults;
+  const { reorder, resend } = faults;
+  const refused = apiError + apiConflict + apiLate + stateError;
+  const changed = scale + deleteConnection + foreignPut + gatewayRestart;
+  return refused + changed + reorder + resend === 0;
 }

@@ -1,7 +1,7 @@
 import { aggregate, sameAggregate } from '../../shared/domain/aggregate.ts';
 import { decodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import type { TunnelEntry } from '../../shared/domain/connection.ts';
-import type { TunnelEvent } from '../../shared/domain/observation.ts';
+import type { Observation, TunnelEvent } from '../../shared/domain/observation.ts';
 import type { StoredMessage } from '../../shared/ports/event-bus.ts';
 import { isGatewayLabel, type SimulatedGateway } from './simulated-gateway.ts';
 import type { World, Write } from './world.ts';
@@ -50,6 +50,36 @@ export function neverOlderOverNewer(writes: readonly Write[]): string[] {
   return violations;
 }
 
+/**
+ * No observation is shown that came after a newer one of its tunnel, be it that the newer one was only throttled. Counted
+ * anew from each listing on: what came before it was nobody's.
+ */
+export function neverOvertaken(messages: readonly StoredMessage[], writes: readonly Write[]): string[] {
+  const newest = new Map<string, Observation>();
+  const late = new Set<string>();
+  for (const event of messages.flatMap(tunnelEventOf)) {
+    if (event.kind === 'listed') newest.delete(event.interfaceId);
+    if (!('sequence' in event)) continue;
+    const before = newest.get(event.interfaceId);
+    if (before === undefined || orderOf(event, before) >= 0) newest.set(event.interfaceId, event);
+    else late.add(`${event.interfaceId} ${event.observedAt}`);
+  }
+  return writes.flatMap(({ tunnel, by, atMs }) => {
+    if (tunnel === undefined || by !== 'tunnel-status') return [];
+    const shown = `${tunnel.interfaceID} ${labelOf(tunnel)}`;
+    return late.has(shown) ? [`${shown}, which came after a newer one, was written at ${atMs} ms`] : [];
+  });
+}
+
+function orderOf(a: Observation, b: Observation): number {
+  return a.gatewayEpoch - b.gatewayEpoch || a.sequence - b.sequence;
+}
+
+function tunnelEventOf(message: StoredMessage): TunnelEvent[] {
+  const decoded = decodeCloudEvent(message);
+  return 'error' in decoded ? [] : [decoded.event.data as TunnelEvent];
+}
+
 function labelOf({ latency, lastTransitionTime }: TunnelEntry): string | undefined {
   return [latency?.timestamp, lastTransitionTime].filter(isGatewayLabel).toSorted().at(-1);
 }
@@ -57,10 +87,7 @@ function labelOf({ latency, lastTransitionTime }: TunnelEntry): string | undefin
 /** Every transition that the stream holds was written, in its order, and no other. */
 export function transitionsInOrder(messages: readonly StoredMessage[], writes: readonly Write[]): string[] {
   const told = valuesByInterface(
-    messages.flatMap((message) => {
-      const decoded = decodeCloudEvent(message);
-      if ('error' in decoded) return [];
-      const event = decoded.event.data as TunnelEvent;
+    messages.flatMap(tunnelEventOf).flatMap((event) => {
       if (event.kind === 'silent') return [[event.interfaceId, 'Error'] as const];
       return 'value' in event && event.value !== 'Connecting' ? [[event.interfaceId, event.value] as const] : [];
     }),

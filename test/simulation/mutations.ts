@@ -103,6 +103,12 @@ export const MUTATIONS: readonly Mutation[] = [
     definition: onContext((context) => ({ ...context, uninterrupted: true })),
   },
   {
+    name: 'knows nothing of what the replica before it only throttled',
+    of: 'tunnel-status',
+    faults: { ...NO_FAULTS, crash: 0.02, resend: 0.3 },
+    definition: onContext((context) => ({ ...context, previous: async () => undefined })),
+  },
+  {
     name: 'does not look at the uid',
     of: 'tunnel-status',
     faults: { ...NO_FAULTS, deleteConnection: 0.1 },

@@ -7,6 +7,8 @@ import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
 import type { World } from './world.ts';
 
 const THRESHOLD = 3;
+/** Observations of a tunnel that may be sent again. */
+const PAST = 5;
 export const INTERVAL_MS = 2_000;
 
 type Tunnel = { misses: number; value: Observation['value'] };
@@ -27,6 +29,8 @@ export class SimulatedGateway {
   #labels = 0;
   /** Observations that are let past by the next one of their tunnel. */
   readonly #held = new Map<string, Observation>();
+  readonly #past = new Map<string, readonly Observation[]>();
+  #resent = 0;
   #isStopped = false;
 
   constructor(world: World, ref: ConnectionRef, run: number, tunnels: number) {
@@ -121,10 +125,20 @@ export class SimulatedGateway {
     if (random.chance(faults.duplicate)) this.#publish(observation);
     if (held !== undefined) this.#publish(held);
     this.#held.delete(interfaceId);
+    const past = this.#past.get(interfaceId) ?? [];
+    if (past.length > 0 && random.chance(faults.resend)) {
+      this.#resend(random.pick(past));
+    }
+    this.#past.set(interfaceId, [...past, observation].slice(-PAST));
   }
 
-  #publish(data: Observation): void {
-    const id = `run${this.run}.${data.interfaceId}.${data.sequence}`;
+  /** With a label of its own: where it is written, it shows. */
+  #resend({ rttNs: _, ...past }: Observation): void {
+    const again: Observation = { ...past, kind: 'down', value: 'Error', reason: 'Resent', observedAt: this.#label() };
+    this.#publish(again, `resent${this.run}.${++this.#resent}`);
+  }
+
+  #publish(data: Observation, id = `run${this.run}.${data.interfaceId}.${data.sequence}`): void {
     const event = { id, source: '/gateways/sim', type: OBSERVATION_TYPE, data };
     void this.#world.bus.publish(encodeCloudEvent(observationSubject(this.#ref, data.interfaceId), event));
   }

@@ -11,6 +11,7 @@ import {
   connectedTunnelsAreFresh,
   deadLettersComplete,
   neverOlderOverNewer,
+  neverOvertaken,
   noMoreAggregateThanOtherWrites,
   ownedByTheirInterface,
   statusIsLastObservation,
@@ -78,11 +79,13 @@ export async function simulate({ seed, faults, mutation }: SimulationOptions) {
   await clock.advance(REST_MS / 2);
 
   const restedAt = world.connection()?.metadata.resourceVersion;
+  const observations = await allOf(world, 'OBSERVATIONS');
   const violations = [
     ...statusIsLastObservation(world, operator.gateway),
     ...aggregateIsExact(world),
     ...neverOlderOverNewer(world.writes),
-    ...(keepsTransitions(drawn) ? transitionsInOrder(await allOf(world, 'OBSERVATIONS'), world.writes) : []),
+    ...neverOvertaken(observations, world.writes),
+    ...(keepsTransitions(drawn) ? transitionsInOrder(observations, world.writes) : []),
     ...writesWithinBudget(world.writes, {
       durationMs: FAULTY_MS + HEALING_MS,
       updateIntervalMs: SETTINGS.updateStatusIntervalMs,

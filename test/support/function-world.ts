@@ -107,7 +107,10 @@ export class FunctionWorld {
     return sequence;
   }
 
-  async observe(observation: Partial<Observation> & Pick<Observation, 'gatewayEpoch' | 'sequence' | 'kind'>) {
+  async observe(
+    observation: Partial<Observation> & Pick<Observation, 'gatewayEpoch' | 'sequence' | 'kind'>,
+    eventId?: string,
+  ) {
     const kind = observation.kind;
     const data: Observation = {
       namespace: REF.namespace,
@@ -119,7 +122,7 @@ export class FunctionWorld {
       ...(kind === 'pong' ? { rttNs: 1_000_000 } : {}),
       ...observation,
     };
-    const id = `run-${data.gatewayEpoch}.${data.interfaceId}.${data.sequence}`;
+    const id = eventId ?? `run-${data.gatewayEpoch}.${data.interfaceId}.${data.sequence}`;
     await this.publish(observationSubject(REF, data.interfaceId), OBSERVATION_TYPE, data, id);
     await this.clock.settle();
   }

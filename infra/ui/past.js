@@ -18,6 +18,8 @@ export class Past {
     this.film = undefined;
     /** Frames that are shown. */
     this.shown = 0;
+    /** Which wish is the newest, to be shown a film or the present: the answer to an older one comes too late. */
+    this.wish = 0;
     /** @type {ReturnType<typeof setInterval> | undefined} */
     this.playing = undefined;
     this.minutes = select('past-minutes', WINDOWS, (minutes) => `${minutes} min`, 5);
@@ -101,11 +103,14 @@ export class Past {
   async #load() {
     this.#play(false);
     setText(this.said, 'Reading …');
+    this.wish += 1;
+    const { wish } = this;
     /** @type {PastFilm | undefined} */
     const film = await this.#ask({});
-    if (film === undefined) return;
+    if (film === undefined || wish !== this.wish) return;
     if (film.frames.length === 0) return setText(this.said, 'Nothing happened in that time.');
     this.film = film;
+    this.shown = 0;
     this.page.onMode(true);
     this.controls.hidden = false;
     this.whatIf.hidden = false;
@@ -177,12 +182,12 @@ export class Past {
 
   #leave() {
     this.#play(false);
+    this.wish += 1;
+    setText(this.said, '');
     if (!this.isOn) return;
     this.film = undefined;
-    this.shown = 0;
     this.controls.hidden = true;
     this.whatIf.hidden = true;
-    setText(this.said, '');
     this.page.onMode(false);
   }
 }

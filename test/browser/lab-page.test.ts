@@ -173,6 +173,20 @@ await describeReal('the page of the lab, in Chromium', ['chromium'], () => {
     await page.locator('#pulse[data-state="live"]').waitFor();
     await shows('liqo-tunnel1', 'Connected');
     await page.locator('#lab').waitFor();
+
+    const held = Promise.withResolvers<void>();
+    await page.route('**/past', async (route) => {
+      await held.promise;
+      await route.continue();
+    });
+    await page.getByRole('button', { name: 'Show', exact: true }).click();
+    await page.getByRole('button', { name: 'Back to live' }).click();
+    const answered = page.waitForResponse('**/past');
+    held.resolve();
+    await (await answered).finished();
+    await page.waitForTimeout(FRAME_MS); // what comes after one went back is not shown
+    expect(await page.locator('#pulse').getAttribute('data-state')).toBe('live');
+    await page.unroute('**/past');
     await page.getByRole('button', { name: 'Past' }).click();
   });
 

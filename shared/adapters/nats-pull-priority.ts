@@ -4,8 +4,8 @@ import type { Settlement } from '../ports/event-bus.ts';
 
 /**
  * Of consumers that keep order: a replica pulls from each with a priority of its own, so that as long as it lives the
- * next event comes to whoever had the last one, who need not read its state again. No replica is left out: whoever has
- * no equal or better beside him gets the events.
+ * next event comes to whoever had the last one, who need not read its state again. No replica is left out: the one
+ * without an equal or better beside it gets the events.
  *
  * @see https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-42.md
  */

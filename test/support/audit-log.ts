@@ -36,8 +36,9 @@ export type ConnectionWrite = {
 
 /** Every write of a Connection so far, in the order of the answers. */
 export async function connectionWrites(auditLogFile: string): Promise<ConnectionWrite[]> {
-  const lines = (await readFile(auditLogFile, 'utf8')).split('\n').filter(Boolean);
+  const lines = (await readFile(auditLogFile, 'utf8')).split('\n');
   return lines
+    .slice(0, -1) // what has no end yet is still being written
     .map((line) => JSON.parse(line) as AuditEvent)
     .filter(({ stage, verb, objectRef }) => {
       const isWrite = ['create', 'update', 'patch', 'delete'].includes(verb);

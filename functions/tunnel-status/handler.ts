@@ -1,12 +1,12 @@
 import { type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
 import { connectionOf, type TunnelEvent } from '../../shared/domain/observation.ts';
 import { tunnelStateKey } from '../../shared/domain/subjects.ts';
-import { judgeEvent, judgeWrite, type WriteCandidate } from '../../shared/domain/tunnel-status.ts';
+import { isOvertaken, judgeEvent, judgeWrite, type WriteCandidate } from '../../shared/domain/tunnel-status.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
 import { manifest } from './manifest.ts';
-import { type PartitionCache, partitionCache } from './state-cache.ts';
+import { PartitionCache, type TunnelCache } from './state-cache.ts';
 import { writeGovernor } from './write-governor.ts';
 
 /** After so many conflicts in a row the next observation tries again. */
@@ -21,29 +21,34 @@ export const tunnelStatus = defineFunction<TunnelEvent>({
 
     return {
       async handle({ data }, context) {
-        const cache = cacheOf(partitions, context, ports);
         const connection = connectionOf(data);
-        const key = tunnelStateKey(connection, data.interfaceId);
+        const { streamSequence: sequence, storedAtUnixMs, previous } = context;
+        const place = { sequence, storedAtUnixMs };
+        const cache = cacheOf(partitions, context, ports).of(tunnelStateKey(connection, data.interfaceId), {
+          data,
+          place,
+          previous,
+        });
         const outcome = await judgeAndSettle();
         return { ...outcome, connection, interfaceId: data.interfaceId, judgedBy };
 
         async function judgeAndSettle(): Promise<Outcome> {
           for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
-            const { state } =
-              conflicts === 0 ? await cache.load(key, context.previous) : await cache.reload(key, context.previous);
+            const state = conflicts === 0 ? await cache.load() : await cache.reload();
+            if (isOvertaken(state, data, place)) return { outcome: 'stale', reason: 'Overtaken' };
             const judgement = judgeEvent(state, data, settings);
             if (judgement.kind === 'listing') {
-              if (!(await cache.save(key, judgement.state))) continue;
+              if (!(await cache.save(judgement.state))) continue;
               return { outcome: 'throttled', reason: judgement.reason, notable: true, after: judgement.state };
             }
             if (judgement.kind !== 'candidate') {
-              if (!(await cache.note(key, judgement.state, data))) continue;
+              if (!(await cache.note(judgement.state))) continue;
               return { outcome: judgement.kind, reason: judgement.reason };
             }
-            const outcome = await updateTunnelStatus(judgement, { cache, key, connection, context });
+            const outcome = await updateTunnelStatus(judgement, { cache, connection, context });
             if (outcome !== 'conflict') return outcome;
           }
-          cache.forget(key);
+          cache.forget();
           return { outcome: 'failed', reason: 'Conflict' };
         }
       },
@@ -59,7 +64,7 @@ function cacheOf(
 ): PartitionCache {
   let cache = partitions.get(consumer);
   if (cache === undefined) {
-    cache = partitionCache(state);
+    cache = new PartitionCache(state);
     partitions.set(consumer, cache);
   }
   if (!uninterrupted) cache.clear();
@@ -67,8 +72,7 @@ function cacheOf(
 }
 
 type Place = {
-  readonly cache: PartitionCache;
-  readonly key: string;
+  readonly cache: TunnelCache;
   readonly connection: ConnectionRef;
   readonly context: Pick<EventContext, 'consumer' | 'nextAttempt'>;
 };
@@ -82,7 +86,7 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
 
   return async function updateTunnelStatus(
     candidate: WriteCandidate,
-    { cache, key, connection, context }: Place,
+    { cache, connection, context }: Place,
   ): Promise<Outcome | 'conflict'> {
     const name = connectionKey(connection);
     const { shown, pending } = candidate.state;
@@ -90,7 +94,7 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
     const shownAge = shownAgeOf(candidate);
     const hold = governor.hold(name, context.consumer, isTransition);
     if (hold !== undefined) {
-      if (!(await cache.note(key, candidate.state, candidate.event))) return 'conflict';
+      if (!(await cache.note(candidate.state))) return 'conflict';
       return { outcome: hold === 'Shed' ? 'throttled' : 'failed', reason: hold, ...shownAge };
     }
 
@@ -99,18 +103,18 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
     try {
       const current = await connections.get(connection, { signal });
       // After the Connection: a later event was kept before what follows on it could be written.
-      if (!(await cache.confirm(key))) return 'conflict';
+      if (!(await cache.confirm())) return 'conflict';
       const judgement = judgeWrite(candidate, current);
       const { superseded } = judgement;
       if (judgement.kind !== 'write' || current === undefined) {
         governor.succeeded(name);
-        if (judgement.kind === 'write' || !(await cache.save(key, judgement.state))) return 'conflict';
+        if (judgement.kind === 'write' || !(await cache.save(judgement.state))) return 'conflict';
         return { outcome: judgement.kind, reason: judgement.reason, superseded };
       }
       const { resourceVersion } = current.metadata;
       await connections.applyTunnel(connection, judgement.entry, { signal, resourceVersion });
       governor.succeeded(name);
-      await cache.save(key, judgement.state);
+      await cache.save(judgement.state);
       const { before, entry: after } = judgement;
       const reason = before.value === after.value ? 'Refresh' : 'Transition';
       return { outcome: 'written', reason, before, after, superseded, ...shownAge };
@@ -119,7 +123,7 @@ function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) {
       if (err.code === 'conflict') return 'conflict';
       // The write may have happened all the same, so that this event was seen must be known to every replica;
       // what is shown is not known, so the next one tries again.
-      await cache.save(key, candidate.state);
+      await cache.save(candidate.state);
       if (err.code === 'not-found') return { outcome: 'orphan', reason: 'NoConnection' };
       governor.failed(name, err.retryAfterMs);
       log.warn({ err, connection: name, interfaceId: candidate.event.interfaceId }, 'tunnel status not written');

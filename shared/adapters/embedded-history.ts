@@ -1,4 +1,4 @@
-import type { EventPlace } from '../domain/replay-step.ts';
+import type { EventPlace } from '../domain/event-place.ts';
 import { subjectMatches } from '../domain/subject-pattern.ts';
 import type { StreamName } from '../domain/topology.ts';
 import type { StoredMessage } from '../ports/event-bus.ts';

@@ -1,6 +1,6 @@
 import type { DirectStreamAPI, StoredMsg } from '@nats-io/jetstream';
 import { jetstreamManager } from '@nats-io/jetstream';
-import type { EventPlace } from '../domain/replay-step.ts';
+import type { EventPlace } from '../domain/event-place.ts';
 import type { StreamName } from '../domain/topology.ts';
 import type { Clock } from '../ports/clock.ts';
 import { BusError, type StoredMessage } from '../ports/event-bus.ts';

@@ -1,9 +1,10 @@
 import { connectionKey } from './connection.ts';
 import { DECISION_TYPE, type Decision, type JudgedBy } from './decision.ts';
 import { formatDuration } from './duration.ts';
+import type { EventPlace } from './event-place.ts';
 import type { RecordedMessage } from './recorded-message.ts';
 import type { Difference, DifferenceCause } from './replay-difference.ts';
-import type { EventPlace, ReplayStep } from './replay-step.ts';
+import type { ReplayStep } from './replay-step.ts';
 
 /** A decision is published within this long after its event, however slow the API was; later it counts as not made. */
 const SETTLED_AFTER_MS = 120_000;

@@ -1,9 +1,10 @@
 import { type Connection, connectionKey, type TunnelEntry } from './connection.ts';
+import type { EventPlace } from './event-place.ts';
 import { foreignOwners, ownersOf } from './field-owners.ts';
 import type { GatewaySuspicion } from './gateway-watch.ts';
 import type { Observation } from './observation.ts';
 import type { RecordedMessage } from './recorded-message.ts';
-import type { EventPlace, FinalConnection } from './replay-step.ts';
+import type { FinalConnection } from './replay-step.ts';
 import { formatTunnel } from './replay-text.ts';
 import { formatRfc3339Ms } from './rfc3339-nanos.ts';
 import { formatEvent, type TunnelTrails } from './tunnel-trail.ts';

@@ -1,7 +1,7 @@
 import type { CloudEvent } from './cloud-event.ts';
 import type { Connection } from './connection.ts';
+import type { EventPlace } from './event-place.ts';
 import type { RecordedMessage } from './recorded-message.ts';
-import type { EventPlace } from './replay-step.ts';
 import { STREAMS, type StreamName } from './topology.ts';
 
 /** The lines of a recording: a window of the streams in one file. The page docs/recording-format.md describes it. */

@@ -1,6 +1,7 @@
 import type { ConnectionValue } from './connection.ts';
 import { type Connection, type ConnectionRef, type ConnectionStatus, connectionKey } from './connection.ts';
 import type { OutcomeName } from './decision.ts';
+import type { EventPlace } from './event-place.ts';
 
 /** The timeline of a replay: one step for everything that changed something, or that somebody should know. */
 
@@ -65,8 +66,6 @@ export type ReplaySummary = {
   readonly assumed: readonly string[];
   readonly connections: readonly FinalConnection[];
 };
-
-export type EventPlace = { readonly sequence: number; readonly storedAtUnixMs: number };
 
 /** A Connection at the end of the window; OBSERVATIONS tell its status, not its spec. */
 export type FinalConnection = ConnectionRef & { readonly uid: string; readonly status: ConnectionStatus };

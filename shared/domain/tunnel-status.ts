@@ -1,4 +1,5 @@
 import type { Connection, ConnectionValue, TunnelEntry } from './connection.ts';
+import { type EventPlace, isBefore } from './event-place.ts';
 import { formatLatency } from './latency.ts';
 import type { Listed, Observation, Silent, TunnelEvent, Unlisted } from './observation.ts';
 
@@ -17,6 +18,8 @@ export type TunnelState = {
   readonly gatewayEpoch: number;
   /** Highest sequence seen of that epoch; 0 before the first. */
   readonly sequence: number;
+  /** Of the event that this was kept with. */
+  readonly place?: EventPlace;
   /** What the entry shows, as far as this function knows; absent until it has looked. */
   readonly shown?: Shown;
   /** A change of value that was told and is not known to be written: the API refused it, or did not answer. */
@@ -67,6 +70,14 @@ export function withHandled(state: TunnelState | undefined, event: TunnelEvent |
   const { gatewayEpoch, sequence } = event;
   const isNewer = gatewayEpoch === state.gatewayEpoch ? sequence > state.sequence : gatewayEpoch > state.gatewayEpoch;
   return isNewer ? { ...state, gatewayEpoch, sequence } : state;
+}
+
+/**
+ * Whether others handled the event, and kept what followed, while somebody slept with it in hand. Observations have an order
+ * of their own and are judged by that.
+ */
+export function isOvertaken(state: TunnelState | undefined, event: TunnelEvent, place: EventPlace): boolean {
+  return !('sequence' in event) && state?.place !== undefined && isBefore(place, state.place);
 }
 
 export const GATEWAY_SILENT = 'GatewaySilent';

@@ -1,8 +1,8 @@
 import type { ConnectionRef } from '../domain/connection.ts';
+import type { EventPlace } from '../domain/event-place.ts';
 import { type RecordedMessage, recordedMessage } from '../domain/recorded-message.ts';
 import { settingsToldBy } from '../domain/recorded-settings.ts';
 import type { RecordedSettings } from '../domain/recording.ts';
-import type { EventPlace } from '../domain/replay-step.ts';
 import {
   type FixedBound,
   fixBound,

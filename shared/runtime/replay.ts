@@ -2,13 +2,13 @@ import { CHANGE_TYPE, type Change } from '../domain/change.ts';
 import type { BusMessage, CloudEvent } from '../domain/cloud-event.ts';
 import { type ConnectionRef, connectionKey } from '../domain/connection.ts';
 import type { OutcomeName } from '../domain/decision.ts';
+import type { EventPlace } from '../domain/event-place.ts';
 import type { FunctionSettings } from '../domain/function-settings.ts';
 import { connectionOf, type Listed, OBSERVATION_TYPE, type TunnelEvent } from '../domain/observation.ts';
 import { missingBefore } from '../domain/observation-gaps.ts';
 import type { RecordedMessage } from '../domain/recorded-message.ts';
 import {
   ASSUMED_UID,
-  type EventPlace,
   finalConnections,
   type ReplayStep,
   type ReplaySummary,

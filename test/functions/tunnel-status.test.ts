@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { EmbeddedBus } from '../../shared/adapters/embedded-bus.ts';
-import { OBSERVATION_TYPE } from '../../shared/domain/observation.ts';
+import { OBSERVATION_TYPE, type Silent } from '../../shared/domain/observation.ts';
 import { observationSubject } from '../../shared/domain/subjects.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { EventBus } from '../../shared/ports/event-bus.ts';
@@ -14,6 +14,12 @@ async function worldWithTunnel(options: { settings?: typeof SETTINGS } = {}) {
   const replica = world.start('tunnel-status', options);
   const epoch = await world.announce(['liqo-tunnel']);
   return { world, epoch, replica };
+}
+
+/** What gateway-silence says of the tunnel. */
+function silentOf(world: FunctionWorld, gatewayEpoch: number): Silent {
+  const about = { namespace: REF.namespace, connection: REF.name, interfaceId: 'liqo-tunnel', gatewayEpoch };
+  return { kind: 'silent', ...about, observedAt: world.now() };
 }
 
 describe('tunnel-status', () => {
@@ -150,10 +156,7 @@ describe('tunnel-status', () => {
 
     it('knows the newest when the silence of the gateway was told in between', async () => {
       const { world, epoch, observe, next } = await throttled();
-      const { namespace, name: connection } = REF;
-      const about = { namespace, connection, interfaceId: 'liqo-tunnel', gatewayEpoch: epoch };
-      const silent = { kind: 'silent', ...about, observedAt: world.now() };
-      await world.publish(observationSubject(REF, 'liqo-tunnel'), OBSERVATION_TYPE, silent);
+      await world.publish(observationSubject(REF, 'liqo-tunnel'), OBSERVATION_TYPE, silentOf(world, epoch));
       await world.clock.settle();
       expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
       await next();
@@ -162,42 +165,90 @@ describe('tunnel-status', () => {
     });
   });
 
-  it('writes nothing of an event that it slept over, while another replica handled it and those after it', async () => {
-    const world = new FunctionWorld();
-    world.start('connection-ensure');
-    const sleep = Promise.withResolvers<void>();
-    let deliveries = 0;
-    const sleeper = world.start('tunnel-status', {
-      bus: () => {
-        // Its own clock stands still, so nothing tells the server that the event is being worked on.
-        const bus = new EmbeddedBus(world.broker, new VirtualClock());
-        const consume: EventBus['consume'] = (consumer, handle, signal) =>
-          bus.consume(
-            consumer,
-            async (delivery) => {
-              if (++deliveries === 3) await sleep.promise;
-              return handle(delivery);
-            },
-            signal,
-          );
-        return { ...passingBus(bus), consume };
-      },
+  describe('a replica that slept with an event in its hands, while another handled it and those after it', () => {
+    /** Sleeps from the given delivery on, counted from 1. */
+    function sleeperOf(world: FunctionWorld, atDelivery: number) {
+      const sleep = Promise.withResolvers<void>();
+      let deliveries = 0;
+      world.start('tunnel-status', {
+        bus: () => {
+          // Its own clock stands still, so nothing tells the server that the event is being worked on.
+          const bus = new EmbeddedBus(world.broker, new VirtualClock());
+          const consume: EventBus['consume'] = (consumer, handle, signal) =>
+            bus.consume(
+              consumer,
+              async (delivery) => {
+                if (++deliveries === atDelivery) await sleep.promise;
+                return handle(delivery);
+              },
+              signal,
+            );
+          return { ...passingBus(bus), consume };
+        },
+      });
+      return {
+        async wake() {
+          expect(deliveries).toBe(atDelivery);
+          sleep.resolve();
+          await world.clock.settle();
+        },
+      };
+    }
+
+    async function worldWithSleeper(atDelivery: number) {
+      const world = new FunctionWorld();
+      world.start('connection-ensure');
+      const sleeper = sleeperOf(world, atDelivery);
+      const epoch = await world.announce(['liqo-tunnel']);
+      /** The server waits for an ack as long as it may, and gives the event to another replica. */
+      const replace = async () => {
+        world.start('tunnel-status');
+        await world.clock.advance(6_000);
+      };
+      return { world, epoch, sleeper, replace };
+    }
+
+    it('writes nothing of an observation', async () => {
+      const { world, epoch, sleeper, replace } = await worldWithSleeper(3);
+      await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+      await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'down' });
+      await replace();
+      expect(world.tunnel()?.value).toBe('Error');
+      await world.observe({ gatewayEpoch: epoch, sequence: 3, kind: 'pong' });
+      const { resourceVersion } = world.connection()?.metadata ?? {};
+      await sleeper.wake();
+      expect(world.connection()?.metadata.resourceVersion).toBe(resourceVersion);
+      expect(world.tunnel()?.value).toBe('Connected');
     });
-    const epoch = await world.announce(['liqo-tunnel']);
-    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
-    await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'down' });
-    expect(deliveries).toBe(3);
-    world.start('tunnel-status');
-    await world.clock.advance(6_000);
-    expect(world.tunnel()?.value).toBe('Error');
-    await world.observe({ gatewayEpoch: epoch, sequence: 3, kind: 'pong' });
-    expect(world.tunnel()?.value).toBe('Connected');
-    const { resourceVersion } = world.connection()?.metadata ?? {};
-    sleep.resolve();
-    await world.clock.settle();
-    expect(world.connection()?.metadata.resourceVersion).toBe(resourceVersion);
-    expect(world.tunnel()?.value).toBe('Connected');
-    await sleeper.stop();
+
+    it('does not list the tunnel of a Connection that was made anew since', async () => {
+      const { world, epoch, sleeper, replace } = await worldWithSleeper(1);
+      await replace();
+      await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+      expect(world.tunnel()?.value).toBe('Connected');
+      world.kubernetes.deleteConnection(REF);
+      await world.announce(['liqo-tunnel'], { epoch });
+      await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'pong' });
+      expect(world.tunnel()?.value).toBe('Connected');
+      await sleeper.wake();
+      expect(world.count('tunnel-status', 'stale')).toBe(1);
+      await world.observe({ gatewayEpoch: epoch, sequence: 3, kind: 'down' });
+      expect(world.tunnel()?.value).toBe('Error');
+    });
+
+    it('says no gateway silent that has spoken since', async () => {
+      const { world, epoch, sleeper, replace } = await worldWithSleeper(3);
+      await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+      await world.publish(observationSubject(REF, 'liqo-tunnel'), OBSERVATION_TYPE, silentOf(world, epoch));
+      await world.clock.settle();
+      await replace();
+      expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+      await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'pong' });
+      expect(world.tunnel()?.value).toBe('Connected');
+      await sleeper.wake();
+      expect(world.tunnel()?.value).toBe('Connected');
+      expect(world.count('tunnel-status', 'stale')).toBe(1);
+    });
   });
 
   it('reads and judges again on a conflict, and writes once', async () => {

@@ -54,6 +54,11 @@ describe('judgeRun', () => {
     expect(judgeRun(observed, writes, [failure('e1.3')])).toMatchObject({ written: 2, superseded: 1, lost: [] });
   });
 
+  it('wants no write of a value that is shown still, as what came between was not taken', () => {
+    const writes = [wrote('Connected', 1, 1), wrote('Connected', 1, 4)];
+    expect(judgeRun(observed, writes, [failure('e1.3')])).toMatchObject({ written: 1, superseded: 2, lost: [] });
+  });
+
   it('sees a write of an older value after a newer one', () => {
     const writes = [wrote('Connected', 1, 1), wrote('Error', 2), wrote('Connected', 4, 4), wrote('Error', 3)];
     expect(judgeRun(observed, writes, []).stale).toHaveLength(1);

@@ -48,13 +48,20 @@ export function judgeRun(
     const written = entries.get(tunnel) ?? [];
     total.writes += written.length;
     stale.push(...staleWrites(tunnel, phases, written));
+    let shown: string | undefined;
+    let isBehind = false; // the last change is not shown, as the API server did not take it
     for (const { value, events } of phases) {
       total.transitions += 1;
       const isWritten = events.some(({ observedAt }) =>
         written.some((entry) => entry.value === value && entry.lastTransitionTime === observedAt),
       );
+      // Back to what is shown still: nothing is left to write.
+      const isUndone: boolean = isBehind && value === shown;
+      const isSuperseded = !isWritten && (isUndone || events.some(({ id }) => failed.has(id)));
+      if (isWritten) shown = value;
+      isBehind = isSuperseded && !isUndone;
       if (isWritten) total.written += 1;
-      else if (events.some(({ id }) => failed.has(id))) total.superseded += 1;
+      else if (isSuperseded) total.superseded += 1;
       else lost.push(`${tunnel}: ${value} of ${events[0]?.observedAt} (${events[0]?.id}, ${events.length} in a row)`);
     }
   }

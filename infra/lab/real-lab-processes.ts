@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { CATALOG } from '../../functions/catalog.ts';
-import type { BusUser } from '../../shared/domain/bus-user.ts';
 import { onFreePorts } from '../servers/free-port.ts';
 import { RunningServer, type ServerSpec } from '../servers/running-server.ts';
+import type { BusAccess } from './bus-access.ts';
 import { LAB_GATEWAYS, type LabOptions } from './lab.ts';
 import { functionFlags, gatewayFlags, type RealGateway, wgKeepalive } from './wg-keepalive-process.ts';
 import type { NetworkSide, WireguardNetwork } from './wireguard-network.ts';
@@ -12,7 +12,7 @@ type Surroundings = {
   /** Gets the log of every process. */
   readonly folder: string;
   readonly network: WireguardNetwork;
-  readonly natsFlagsOf: (user: BusUser) => readonly string[];
+  readonly bus: BusAccess;
   readonly environment: NodeJS.ProcessEnv;
   /** What gateways have besides. */
   readonly gatewayEnvironment: NodeJS.ProcessEnv;
@@ -110,10 +110,10 @@ export class RealLabProcesses {
   }
 
   #startReplica(name: string, index: number): Promise<RunningServer> {
-    const { folder, natsFlagsOf, environment: env } = this.#around;
+    const { folder, bus, environment: env } = this.#around;
     return onFreePorts(1, LOOPBACK, ([port = 0]) => {
       const metrics = `${LOOPBACK}:${port}`;
-      const flags = [...functionFlags(this.#options.functions), ...natsFlagsOf({ role: 'function', name })];
+      const flags = [...functionFlags(this.#options.functions), ...bus.flagsOf({ role: 'function', name })];
       return RunningServer.start(
         {
           ...{ name: `${name} ${index}`, logFile: `${folder}/${name}-${index}.log`, env },
@@ -127,10 +127,10 @@ export class RealLabProcesses {
 
   async #startGateway(gateway: RealGateway, tunnels: number): Promise<void> {
     const { mode, namespace } = gateway;
-    const { network, natsFlagsOf, environment, gatewayEnvironment } = this.#around;
+    const { network, bus, environment, gatewayEnvironment } = this.#around;
     const metrics = this.gatewayAddress(mode);
     const settings = { tunnels, ping: this.#options.ping };
-    const flags = [...gatewayFlags(gateway, settings), ...natsFlagsOf({ role: 'gateway', namespace })];
+    const flags = [...gatewayFlags(gateway, settings), ...bus.flagsOf({ role: 'gateway', namespace })];
     const { command, args } = wgKeepalive('gateway', ...flags, `--metrics-bind-address=${metrics}`);
     const started = await RunningServer.start(
       {

@@ -12,7 +12,7 @@ import { NatsHistory } from '../../shared/adapters/nats-history.ts';
 import { NatsNotices } from '../../shared/adapters/nats-notices.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { StartError } from '../../shared/cli/errors.ts';
-import { type BusUser, busUserName, inboxPrefixOf } from '../../shared/domain/bus-user.ts';
+import type { BusUser } from '../../shared/domain/bus-user.ts';
 import type { Connection } from '../../shared/domain/connection.ts';
 import type { PageLab } from '../../shared/domain/page-patch.ts';
 import { type KubeApiserver, launchKubeApiserver } from '../servers/launch-kube-apiserver.ts';
@@ -24,6 +24,7 @@ import {
   removeAbandonedFolders,
   removeTemporaryFolder,
 } from '../servers/temporary-folder.ts';
+import { BusAccess, type NatsUsers } from './bus-access.ts';
 import { FunctionsAccess } from './functions-access.ts';
 import { Impairments } from './impairments.ts';
 import { LAB_GATEWAYS, type Lab, type LabImpairment, type LabOptions, type LabSide, type LabSources } from './lab.ts';
@@ -31,7 +32,7 @@ import { createTenant, tenantConnections } from './lab-tenant.ts';
 import { RealLabProcesses } from './real-lab-processes.ts';
 import { SlowLink } from './slow-link.ts';
 import { SteppableClock } from './steppable-clock.ts';
-import { environmentFor, natsFlags, runToEnd, wgKeepalive } from './wg-keepalive-process.ts';
+import { environmentFor, runToEnd, wgKeepalive } from './wg-keepalive-process.ts';
 import { type NetworkSide, startWireguardNetwork, type WireguardNetwork } from './wireguard-network.ts';
 
 export type RealLabOptions = LabOptions & {
@@ -43,14 +44,6 @@ export type RealLabOptions = LabOptions & {
   readonly onProgress?: (step: string) => void;
   /** Called when the tunnels are there and no gateway runs yet. */
   readonly prepare?: (network: WireguardNetwork) => Promise<void>;
-};
-
-/** A nats-server that knows the lab's parts one by one. */
-export type NatsUsers = {
-  /** @see {@link NatsOptions.configFile} */
-  readonly configFile: string;
-  /** The file that holds a user's key, or what it is to be by the next connect. */
-  readonly credentialsFileOf: (user: BusUser) => string;
 };
 
 type Parts = {
@@ -114,6 +107,7 @@ export class RealLab implements Lab {
   readonly #client: KubernetesClient;
   readonly #link: SlowLink;
   readonly #access: FunctionsAccess;
+  readonly #busAccess: BusAccess;
   readonly #clock: SteppableClock | undefined;
   readonly #impairments = new Impairments();
   readonly #cleanUp: AsyncDisposableStack;
@@ -132,6 +126,7 @@ export class RealLab implements Lab {
     this.#client = parts.client;
     this.#link = parts.link;
     this.#access = parts.access;
+    this.#busAccess = new BusAccess(parts.nats.urls, options.natsUsers);
     this.#clock = parts.clock;
     this.#cleanUp = cleanUp;
     this.#tunnels = options.tunnels;
@@ -139,7 +134,7 @@ export class RealLab implements Lab {
       ...{
         folder: parts.folder,
         network: parts.network,
-        natsFlagsOf: (user) => this.#natsFlagsOf(user),
+        bus: this.#busAccess,
         environment: this.#environment(),
       },
       gatewayEnvironment: parts.clock?.environment ?? {},
@@ -157,7 +152,11 @@ export class RealLab implements Lab {
     onProgress('CRDs, streams, consumers');
     await runToEnd({
       ...{ name: 'wg-keepalive setup', logFile: `${this.#folder}/setup.log`, env: this.#environment() },
-      ...wgKeepalive('setup', ...this.#natsFlagsOf({ role: 'setup' }), `--nats-replicas=${this.nats.servers.length}`),
+      ...wgKeepalive(
+        'setup',
+        ...this.#busAccess.flagsOf({ role: 'setup' }),
+        `--nats-replicas=${this.nats.servers.length}`,
+      ),
     });
     onProgress('namespaces');
     await Promise.all(LAB_GATEWAYS.map((gateway) => createTenant(this.#client, gateway)));
@@ -278,21 +277,9 @@ export class RealLab implements Lab {
   }
 
   #openBus(user: BusUser): NatsBus {
-    const credsFile = this.#options.natsUsers?.credentialsFileOf(user);
-    const bus = NatsBus.open(
-      {
-        ...{ servers: this.nats.urls, name: `wg-keepalive lab ${busUserName(user)}`, inboxPrefix: inboxPrefixOf(user) },
-        ...(credsFile !== undefined && { credsFile }),
-      },
-      systemClock,
-      this.#options.log,
-    );
+    const bus = NatsBus.open(this.#busAccess.optionsOf(user), systemClock, this.#options.log);
     this.#cleanUp.defer(() => bus.close());
     return bus;
-  }
-
-  #natsFlagsOf(user: BusUser): string[] {
-    return natsFlags(this.nats.urls.join(), this.#options.natsUsers?.credentialsFileOf(user));
   }
 
   #environment(): NodeJS.ProcessEnv {

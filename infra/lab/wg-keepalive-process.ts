@@ -46,14 +46,6 @@ export function functionFlags({ updateStatusIntervalMs, gatewaySilentAfterMs }: 
   });
 }
 
-/** Flags of every command that talks to NATS; without a file of credentials it is anybody. */
-export function natsFlags(natsUrl: string, credentialsFile: string | undefined): string[] {
-  return flags({
-    'nats-url': natsUrl,
-    ...(credentialsFile !== undefined && { 'nats-credentials': credentialsFile }),
-  });
-}
-
 function flags(values: Readonly<Record<string, string | number | boolean>>): string[] {
   return Object.entries(values).map(([flag, value]) => `--${flag}=${value}`);
 }

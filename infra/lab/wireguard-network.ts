@@ -2,7 +2,7 @@
  * The network of the real lab (root): two network namespaces with WireGuard tunnels between them.
  *
  *     namespace "server"                                            namespace "client"
- *       liqo-tunnel<i> 169.254.18.(4i+1) ═ wireguard-go, UDP 51820+i ═ 169.254.18.(4i+2) liqo-tunnel<i>
+ *       liqo-tunnel<i> 169.254.18.(4i+1) ═ wireguard-go, UDP 21820+i ═ 169.254.18.(4i+2) liqo-tunnel<i>
  *       underlay 10.18.0.1/30 ───────────────── veth ───────────────── 10.18.0.2/30 underlay
  *       uplink ──┐                                                            ┌── uplink
  *                └── root namespace: `host`, where NATS and the API server ───┘
@@ -30,7 +30,8 @@ export type WireguardNetworkOptions = {
 
 const SIDES = ['server', 'client'] as const satisfies NetworkSide[];
 const UNDERLAY = { server: '10.18.0.1', client: '10.18.0.2' } as const;
-const FIRST_LISTEN_PORT = 51_820;
+/** Below what the kernel gives away: each driver has such a port until it is told its own, which may not be another's. */
+const FIRST_LISTEN_PORT = 21_820;
 
 /**
  * `cut`: the tunnel's packets vanish on their way, and who sends does not notice. `muted`: the kernel refuses to send

@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { NatsUsers } from '../../infra/lab/real-lab.ts';
+import type { NatsUsers } from '../../infra/lab/bus-access.ts';
 import { makeUsers, seedFileOf } from '../../infra/nats/make-users.ts';
 import type { BusUser } from '../../shared/domain/bus-user.ts';
 

@@ -57,7 +57,7 @@ export function judgeRun(
       );
       // Back to what is shown still: nothing is left to write.
       const isUndone: boolean = isBehind && value === shown;
-      const isSuperseded = !isWritten && (isUndone || events.some(({ id }) => failed.has(id)));
+      const isSuperseded: boolean = !isWritten && (isUndone || events.some(({ id }) => failed.has(id)));
       if (isWritten) shown = value;
       isBehind = isSuperseded && !isUndone;
       if (isWritten) total.written += 1;

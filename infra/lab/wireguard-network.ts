@@ -103,13 +103,15 @@ export class WireguardNetwork implements AsyncDisposable {
     if (!Number.isInteger(tunnels) || tunnels < 1 || tunnels > MAX_TUNNELS) {
       throw new RangeError(`tunnels ${tunnels}: want an integer from 1 to ${MAX_TUNNELS}`);
     }
-    await Promise.all(
+    // All have ended before the first failure is told: what is still starting then, nobody would end.
+    const changes = await Promise.allSettled(
       Array.from({ length: MAX_TUNNELS }, async (_, index) => {
         const exists = this.#tunnels.has(interfaceIdOf(index));
         if (index < tunnels && !exists) await this.addTunnel(index);
         if (index >= tunnels && exists) await this.removeTunnel(interfaceIdOf(index));
       }),
     );
+    for (const change of changes) if (change.status === 'rejected') throw change.reason;
   }
 
   /** Adds the tunnel with this index (0 … 63) on both sides, with new keys. */

@@ -1,8 +1,6 @@
 /**
  * The lab on real parts (root): nats-server, etcd, kube-apiserver, WireGuard tunnels between two network namespaces, both
  * gateways in there, and every replica of every function as a process of its own.
- *
- * Exports {@link startRealLab}, {@link RealLab} (a `Lab` with `network`, `nats`, `api`, `gatewayMetrics`), {@link RealLabOptions}.
  */
 import { KubernetesChangeFeed } from '../../shared/adapters/kubernetes-change-feed.ts';
 import { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';

@@ -127,7 +127,7 @@ export class EmbeddedConsumer implements StreamFollower {
     this.#pump();
   }
 
-  /** Delivers what can be delivered, soon: nobody is called from within his own call. */
+  /** Delivers what can be delivered, soon: nobody is called from within its own call. */
   #pump(): void {
     if (this.#isPumping) return;
     this.#isPumping = true;

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { addAbortListener } from 'node:events';
 import { CATALOG } from '../../functions/catalog.ts';
 import packageJson from '../../package.json' with { type: 'json' };
 import { ListenError } from '../adapters/health-server.ts';
@@ -56,7 +57,7 @@ export async function servePage(options: ServePageOptions): Promise<ServedPage> 
     'consumers' in manifest ? [{ name: manifest.name, consumers: manifest.consumers }] : [],
   );
   const watching = watchPage(view, { ...sources, clock: systemClock, functions }, signal);
-  signal.addEventListener('abort', () => void server.close(), { once: true });
+  addAbortListener(signal, () => void server.close());
   const shownHost = host === '::' || host === '0.0.0.0' ? 'localhost' : host.includes(':') ? `[${host}]` : host;
   const url = `http://${shownHost}:${server.port}/${token === undefined ? '' : `?token=${token}`}`;
   return { view, url, server, watching };

@@ -26,7 +26,7 @@ const SPEC: ConsumerSpec = {
 const event = (subject: string) => encodeCloudEvent(subject, { id: '', source: '/test', type: 'test', data: {} });
 const MAY_PULL = '"$JS.API.CONSUMER.MSG.NEXT.>", "$JS.ACK.>", "$JS.API.CONSUMER.INFO.>"';
 
-/** One administrator, and one user who may publish some subjects and hear answers below his own prefix. */
+/** One administrator, and one user who may publish some subjects and hear answers below its own prefix. */
 const configuration = (password: string, mayPublish: string, mayHear = '"_INBOX_limited.>"') => `
 jetstream: enabled
 ping_interval: "2s"

@@ -298,7 +298,7 @@ await describeReal('connection-ensure on real parts', ['nats-server', 'etcd', 'k
     times;
 
   describe('is called', () => {
-    it('when somebody edits the Connection: label, owner, spec, and an entry that he deletes', async () => {
+    it('when somebody edits the Connection: label, owner, spec, and an entry that they delete', async () => {
       const gateway = await connectedGateway(2);
       const before = await raw(gateway.ref);
       const path = pathOf(gateway.ref);

@@ -1,4 +1,7 @@
+import { availableParallelism } from 'node:os';
+import { basename } from 'node:path';
 import { configDefaults, defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const SECOND_MS = 1_000;
 /** `simulation` runs hundreds of simulated worlds; the others start real servers, namespaces, programs and browsers. */
@@ -25,19 +28,36 @@ function project(name: string, groupOrder: number, timeoutMs: number, shape: Sha
   };
 }
 
+/** They wait for minutes of real time; one that is begun last keeps everybody waiting. */
+const LONGEST = [
+  ...['real-lab-scenarios', 'embedded-lab', 'real-lab', 'functions-writes', 'connection-watch', 'functions-slow-api'],
+  ...['kubernetes', 'command-line', 'connection-ensure', 'functions-faults', 'compose-run'],
+].map((name) => `${name}.test.ts`);
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification) => {
+      const index = LONGEST.indexOf(basename(moduleId));
+      return index === -1 ? LONGEST.length : index;
+    };
+    return (await super.sort(files)).toSorted((a, b) => rank(a) - rank(b));
+  }
+}
+
 const isCi = Boolean(process.env.CI);
 /** The long suites mostly wait, in servers, ports and namespaces of their own. */
-const AT_A_TIME = 2;
+const AT_A_TIME = availableParallelism() + 1;
 /** They run against real time: what a noisy machine spoils there is tried once more before it counts. */
 const RETRY = isCi ? 1 : 0;
 
 /** Cheap ones first. */
 export default defineConfig({
   test: {
-    maxConcurrency: AT_A_TIME,
+    maxConcurrency: 2,
+    sequence: { sequencer: LongestFirst },
     projects: [
       project('unit', 0, 20 * SECOND_MS, { include: ['*'], exclude: LONG }),
-      project('simulation', 1, 180 * SECOND_MS, { include: ['simulation'], maxWorkers: AT_A_TIME }),
+      project('simulation', 1, 180 * SECOND_MS, { include: ['simulation'], maxWorkers: availableParallelism() }),
       project('contract', 1, 60 * SECOND_MS, { include: ['contract'], maxWorkers: AT_A_TIME, retry: RETRY }),
       project('system', 2, 180 * SECOND_MS, { include: ['system'], maxWorkers: AT_A_TIME, retry: RETRY }),
       project('browser', 3, 120 * SECOND_MS, { include: ['browser'], maxWorkers: 1, retry: RETRY }),

@@ -57,7 +57,7 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     projects: [
       project('unit', 0, 20 * SECOND_MS, { include: ['*'], exclude: LONG }),
-      project('simulation', 1, 180 * SECOND_MS, { include: ['simulation'], maxWorkers: availableParallelism() }),
+      project('simulation', 1, 180 * SECOND_MS, { include: ['simulation'], maxWorkers: AT_A_TIME }),
       project('contract', 1, 60 * SECOND_MS, { include: ['contract'], maxWorkers: AT_A_TIME, retry: RETRY }),
       project('system', 2, 180 * SECOND_MS, { include: ['system'], maxWorkers: AT_A_TIME, retry: RETRY }),
       project('browser', 3, 120 * SECOND_MS, { include: ['browser'], maxWorkers: 1, retry: RETRY }),

@@ -1,4 +1,3 @@
-import { availableParallelism } from 'node:os';
 import { basename } from 'node:path';
 import { configDefaults, defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
@@ -45,15 +44,18 @@ class LongestFirst extends BaseSequencer {
 }
 
 const isCi = Boolean(process.env.CI);
-/** The long suites mostly wait, in servers, ports and namespaces of their own. */
-const AT_A_TIME = availableParallelism() + 1;
+/**
+ * The long suites mostly wait, in servers, ports and namespaces of their own. Three on two cores stall the lab in one
+ * process for more than a second now and then, and it loses pings.
+ */
+const AT_A_TIME = 2;
 /** They run against real time: what a noisy machine spoils there is tried once more before it counts. */
 const RETRY = isCi ? 1 : 0;
 
 /** Cheap ones first. */
 export default defineConfig({
   test: {
-    maxConcurrency: 2,
+    maxConcurrency: AT_A_TIME,
     sequence: { sequencer: LongestFirst },
     projects: [
       project('unit', 0, 20 * SECOND_MS, { include: ['*'], exclude: LONG }),

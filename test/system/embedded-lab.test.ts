@@ -19,8 +19,7 @@ for await (const file of glob(join(root, 'infra/lab/scenarios/*.yaml'))) scenari
 const GRACE_MS = 15_000;
 
 describe('the embedded lab', () => {
-  // Side by side: a scenario mostly waits.
-  it.concurrent.each(scenarios.toSorted().map((file) => [basename(file, '.yaml'), file]))(
+  it.each(scenarios.toSorted().map((file) => [basename(file, '.yaml'), file]))(
     'goes through the states of scenario %s, with two replicas of every function',
     async (_name, file) => {
       const scenario = await readScenario(file);

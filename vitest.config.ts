@@ -58,11 +58,11 @@ export default defineConfig({
     maxConcurrency: AT_A_TIME,
     sequence: { sequencer: LongestFirst },
     projects: [
-      project('unit', 0, 20 * SECOND_MS, { include: ['*'], exclude: LONG }),
-      project('simulation', 1, 180 * SECOND_MS, { include: ['simulation'], maxWorkers: AT_A_TIME }),
-      project('contract', 1, 60 * SECOND_MS, { include: ['contract'], maxWorkers: AT_A_TIME, retry: RETRY }),
-      project('system', 2, 180 * SECOND_MS, { include: ['system'], maxWorkers: AT_A_TIME, retry: RETRY }),
-      project('browser', 3, 120 * SECOND_MS, { include: ['browser'], maxWorkers: 1, retry: RETRY }),
+      project('unit', 1, 20 * SECOND_MS, { include: ['*'], exclude: LONG }),
+      project('simulation', 2, 180 * SECOND_MS, { include: ['simulation'], maxWorkers: AT_A_TIME }),
+      project('contract', 2, 60 * SECOND_MS, { include: ['contract'], maxWorkers: AT_A_TIME, retry: RETRY }),
+      project('system', 3, 180 * SECOND_MS, { include: ['system'], maxWorkers: AT_A_TIME, retry: RETRY }),
+      project('browser', 4, 120 * SECOND_MS, { include: ['browser'], maxWorkers: 1, retry: RETRY }),
     ],
   },
 });

@@ -3,12 +3,12 @@ import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isAlive } from './process.ts';
 
-const pollMs = 500;
+const POLL_MS = 500;
 
 /** Holder of a lock that somebody else has. */
-export interface LockHolder {
+export type LockHolder = {
   readonly pid: number;
-}
+};
 
 /**
  * Waits for a lock between processes of this machine. The lock is a file that holds its owner's process id; it appears
@@ -29,7 +29,7 @@ export async function acquireLock(
       const pid = Number(await readFile(file, 'utf8').catch(() => undefined));
       if (!isAlive(pid)) await rm(file, { force: true });
       else if (await onWait({ pid })) return undefined;
-      else await sleep(pollMs);
+      else await sleep(POLL_MS);
     }
   } finally {
     await rm(own, { force: true });

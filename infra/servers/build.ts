@@ -1,11 +1,11 @@
 /** `npm run servers -- [NAME…]`: makes the real parts available for tests and the lab; does nothing for those that are. */
 import { BuildError, buildServer } from './builder.ts';
-import { allNames, readPart, type ServerName, serverNames, toolNames } from './catalog.ts';
+import { ALL_NAMES, readPart, SERVER_NAMES, type ServerName, TOOL_NAMES } from './catalog.ts';
 import { searchServer } from './find.ts';
 
 const usage = `usage: npm run servers -- [NAME…]
 
-  NAME  ${serverNames.join(', ')} (the default: all of these), ${toolNames.join(', ')}
+  NAME  ${SERVER_NAMES.join(', ')} (the default: all of these), ${TOOL_NAMES.join(', ')}
 
 Each is looked for in KUBEBUILDER_ASSETS, on PATH and in the cache
 ($XDG_CACHE_HOME or ~/.cache, then wg-keepalive/servers), and else built with Go.
@@ -20,7 +20,7 @@ if (names.includes('--help') || names.includes('-h')) {
     process.stderr.write(`unknown part: ${unknown.join(', ')}\n\n${usage}`);
     process.exitCode = 2;
   } else {
-    process.exitCode = await makeAvailable(names.length > 0 ? names.filter(isServerName) : serverNames);
+    process.exitCode = await makeAvailable(names.length > 0 ? names.filter(isServerName) : SERVER_NAMES);
   }
 }
 
@@ -43,5 +43,5 @@ async function makeAvailable(wanted: readonly ServerName[]): Promise<number> {
 }
 
 function isServerName(name: string): name is ServerName {
-  return (allNames as readonly string[]).includes(name);
+  return (ALL_NAMES as readonly string[]).includes(name);
 }

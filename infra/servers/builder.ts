@@ -20,12 +20,12 @@ export class BuildError extends Error {
   }
 }
 
-const progressEveryMs = 1_000;
-const keptLines = 12;
+const PROGRESS_EVERY_MS = 1_000;
+const KEPT_LINES = 12;
 /** What `go build -v` prints for each package that it compiles. */
-const packagePattern = /^[\w.-]+(\/\S+)?$/;
+const PACKAGE_PATTERN = /^[\w.-]+(\/\S+)?$/;
 /** How Go's own lines look when modules cannot be had. */
-const networkPattern =
+const NETWORK_PATTERN =
   /dial tcp|: lookup |i\/o timeout|TLS handshake|x509: |proxyconnect|connection re(fused|set)|: (40[347]|410|50[0-4]) /;
 
 /** Where a part's own build is kept: outside the tree, one folder for each set of sources, flags and machine type. */
@@ -86,15 +86,15 @@ async function runGo(part: ServerPart, output: string, tell: (detail: string) =>
   let packages = 0;
   let doing = 'starting go';
   createInterface(child.stderr).on('line', (line) => {
-    if (packagePattern.test(line)) {
+    if (PACKAGE_PATTERN.test(line)) {
       doing = `${++packages} packages compiled, now ${line}`;
       return;
     }
     doing = line.replace(/^go: /, '');
     lines.push(line);
-    if (lines.length > keptLines) lines.shift();
+    if (lines.length > KEPT_LINES) lines.shift();
   });
-  const ticker = setInterval(() => tell(doing), progressEveryMs);
+  const ticker = setInterval(() => tell(doing), PROGRESS_EVERY_MS);
   try {
     const code = await new Promise<number | null>((resolve, reject) =>
       child.once('error', reject).once('close', resolve),
@@ -120,7 +120,7 @@ async function whatToDo(part: ServerPart, go: string, output: string): Promise<s
     return `Go is too old. ${installGo(part)}`;
   if (/no space left on device/.test(output))
     return 'The disk is full: Go needs about 4 GB in GOCACHE, GOMODCACHE and TMPDIR for kube-apiserver.';
-  if (networkPattern.test(output)) {
+  if (NETWORK_PATTERN.test(output)) {
     const { stdout } = await promisify(execFile)(go, ['env', 'GOPROXY', 'GOFLAGS']);
     const [proxy, flags] = stdout.split('\n');
     return `Go could not fetch modules. It needs a Go module proxy once: check GOPROXY (${proxy || 'unset'}), GOFLAGS (${flags || 'unset'}) and HTTPS_PROXY.`;

@@ -1,19 +1,19 @@
 import { readFile } from 'node:fs/promises';
 
 /** The real parts that are built from pinned Go modules, in the order in which `npm run servers` builds them. */
-export const serverNames = ['nats-server', 'etcd', 'kube-apiserver'] as const;
+export const SERVER_NAMES = ['nats-server', 'etcd', 'kube-apiserver'] as const;
 
 /** Tools that only checks need; built on request (`npm run servers -- helm promtool`). */
-export const toolNames = ['helm', 'promtool'] as const;
+export const TOOL_NAMES = ['helm', 'promtool'] as const;
 
 /** Name of a part: of its folder under `infra/servers`, and of its binary. */
-export type ServerName = (typeof serverNames)[number] | (typeof toolNames)[number];
+export type ServerName = (typeof SERVER_NAMES)[number] | (typeof TOOL_NAMES)[number];
 
 /** Every part that can be built. */
-export const allNames: readonly ServerName[] = [...serverNames, ...toolNames];
+export const ALL_NAMES: readonly ServerName[] = [...SERVER_NAMES, ...TOOL_NAMES];
 
 /** What it takes to find or build one part. */
-export interface ServerPart {
+export type ServerPart = {
   readonly name: ServerName;
   /** Go module that holds the part; its version stands in the part's go.mod and nowhere else. */
   readonly module: string;
@@ -29,17 +29,17 @@ export interface ServerPart {
   readonly versionArguments: readonly string[];
   /** Oldest Go that builds it, from go.mod: `1.26.0`. */
   readonly goVersion: string;
-}
+};
 
-interface CatalogEntry {
+type CatalogEntry = {
   readonly module: string;
   /** Version as the binary reports it, where the module's differs. */
   readonly reportedVersion?: (moduleVersion: string) => string;
   readonly linkerFlags?: (version: string) => string;
   readonly versionArguments: readonly string[];
-}
+};
 
-const catalog: Readonly<Record<ServerName, CatalogEntry>> = {
+const CATALOG: Readonly<Record<ServerName, CatalogEntry>> = {
   'nats-server': { module: 'github.com/nats-io/nats-server/v2', versionArguments: ['--version'] },
   etcd: { module: 'go.etcd.io/etcd/server/v3', versionArguments: ['--version'] },
   'kube-apiserver': {
@@ -71,7 +71,7 @@ const catalog: Readonly<Record<ServerName, CatalogEntry>> = {
  * @throws Error if go.mod lacks the `tool`, `go` or `require` line it is read from.
  */
 export async function readPart(name: ServerName): Promise<ServerPart> {
-  const { module, linkerFlags, versionArguments } = catalog[name];
+  const { module, linkerFlags, versionArguments } = CATALOG[name];
   const folder = `${import.meta.dirname}/${name}`;
   const goMod = await readFile(`${folder}/go.mod`, 'utf8');
   const field = (what: string, pattern: RegExp) => {

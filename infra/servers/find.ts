@@ -8,17 +8,17 @@ import { findOnPath, isExecutable } from './process.ts';
 type ServerSource = 'KUBEBUILDER_ASSETS' | 'PATH' | 'cache';
 
 /** A part that is ready to start. */
-interface FoundServer {
+type FoundServer = {
   readonly path: string;
   readonly version: string;
   readonly source: ServerSource;
-}
+};
 
 /** What a look round brought: the part, if there is one, and binaries passed over, each with the reason. */
-export interface ServerSearch {
+export type ServerSearch = {
   readonly found?: FoundServer;
   readonly passedOver: readonly string[];
-}
+};
 
 /** Neither found nor to be built: the message says why and what to do. */
 class MissingServerError extends Error {
@@ -30,7 +30,7 @@ class MissingServerError extends Error {
   }
 }
 
-const versionTimeoutMs = 10_000;
+const VERSION_TIMEOUT_MS = 10_000;
 
 /** Looks for a part in `KUBEBUILDER_ASSETS`, on PATH and in the cache, in this order; builds nothing. */
 export async function searchServer(name: ServerName): Promise<ServerSearch> {
@@ -102,7 +102,7 @@ function servesFor(version: string, needed: string): boolean {
 async function versionOf(path: string, part: ServerPart): Promise<string | undefined> {
   try {
     const { stdout, stderr } = await promisify(execFile)(path, [...part.versionArguments], {
-      timeout: versionTimeoutMs,
+      timeout: VERSION_TIMEOUT_MS,
     });
     return /\d+\.\d+\.\d+/.exec(stdout + stderr)?.[0];
   } catch {

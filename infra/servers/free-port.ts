@@ -7,9 +7,9 @@ import { NotReadyError } from './process.ts';
  * no outgoing connection is given that port meanwhile, nor can a client that keeps reconnecting to it connect to itself.
  * That is why port 0 is not used.
  */
-const firstPort = 15_000;
-const lastPort = 32_000;
-const portAttempts = 5;
+const FIRST_PORT = 15_000;
+const LAST_PORT = 32_000;
+const PORT_ATTEMPTS = 5;
 
 /**
  * Picks TCP ports that nobody listens on at this moment.
@@ -19,7 +19,7 @@ const portAttempts = 5;
 async function freePorts(count: number, host: string): Promise<number[]> {
   const ports = new Set<number>();
   while (ports.size < count) {
-    const port = randomInt(firstPort, lastPort);
+    const port = randomInt(FIRST_PORT, LAST_PORT);
     if (await isFree(port, host)) ports.add(port);
   }
   return [...ports];
@@ -39,7 +39,7 @@ export async function onFreePorts<T>(
     try {
       return await start(await freePorts(count, host));
     } catch (error) {
-      if (!(error instanceof NotReadyError && error.portInUse) || attempt === portAttempts) throw error;
+      if (!(error instanceof NotReadyError && error.portInUse) || attempt === PORT_ATTEMPTS) throw error;
     }
   }
 }

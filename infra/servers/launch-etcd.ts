@@ -4,12 +4,12 @@ import { RunningServer } from './running-server.ts';
 import { inTemporaryFolder } from './temporary-folder.ts';
 
 /** A running etcd of one member; a restart keeps its ports and its data. */
-export interface EtcdServer extends RunningServer {
+export type EtcdServer = RunningServer & {
   /** Client URL: `http://127.0.0.1:port` */
   readonly url: string;
-}
+};
 
-const host = '127.0.0.1';
+const HOST = '127.0.0.1';
 
 /**
  * Starts an etcd of one member on free loopback ports, its data in a temporary folder.
@@ -19,10 +19,10 @@ const host = '127.0.0.1';
  */
 export async function launchEtcd(): Promise<EtcdServer> {
   const command = await requireServer('etcd');
-  return onFreePorts(2, host, ([port, peerPort]) =>
+  return onFreePorts(2, HOST, ([port, peerPort]) =>
     inTemporaryFolder('etcd', async (folder) => {
-      const url = `http://${host}:${port}`;
-      const peerUrl = `http://${host}:${peerPort}`;
+      const url = `http://${HOST}:${port}`;
+      const peerUrl = `http://${HOST}:${peerPort}`;
       const server = await RunningServer.start(
         {
           name: 'etcd',

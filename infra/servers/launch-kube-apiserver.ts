@@ -9,13 +9,13 @@ import { RunningServer } from './running-server.ts';
 import { inTemporaryFolder } from './temporary-folder.ts';
 
 /** A user that the API server knows by a static token; what it may do is RBAC's business. */
-interface ApiUser {
+type ApiUser = {
   readonly name: string;
   readonly groups?: readonly string[];
-}
+};
 
 /** How a kube-apiserver is started; nothing is needed. */
-export interface KubeApiserverOptions {
+export type KubeApiserverOptions = {
   /** Users besides `admin` (group system:masters). */
   readonly users?: readonly ApiUser[];
   /** Writes an audit log by `audit-policy.yaml`: each line is on disk before its request is answered. */
@@ -24,14 +24,14 @@ export interface KubeApiserverOptions {
   readonly host?: string;
   /** More arguments of kube-apiserver, such as `--v=4`. */
   readonly args?: readonly string[];
-}
+};
 
 /**
  * A running kube-apiserver with an etcd of its own; a restart keeps port, certificate, tokens and data.
  * There is no controller manager: no garbage collection of dependants, no end of a deleted namespace.
  * Static tokens never expire; tokens that do come from the TokenRequest API of a ServiceAccount.
  */
-export interface KubeApiserver extends RunningServer {
+export type KubeApiserver = RunningServer & {
   /** `https://host:port` */
   readonly url: string;
   /** Certificate authority that signed its certificate, PEM. */
@@ -56,11 +56,11 @@ export interface KubeApiserver extends RunningServer {
     user: string,
     credential?: { readonly token: string } | { readonly tokenFile: string },
   ): Promise<string>;
-}
+};
 
-const auditPolicyFile = fileURLToPath(new URL('audit-policy.yaml', import.meta.url));
-const readyTimeoutMs = 60_000;
-const serviceAccountIssuer = 'https://kubernetes.default.svc.cluster.local';
+const AUDIT_POLICY_FILE = fileURLToPath(new URL('audit-policy.yaml', import.meta.url));
+const READY_TIMEOUT_MS = 60_000;
+const SERVICE_ACCOUNT_ISSUER = 'https://kubernetes.default.svc.cluster.local';
 
 /**
  * Starts etcd and a kube-apiserver with RBAC on free ports; ready when `/readyz` says so, some 2 s later.
@@ -79,12 +79,12 @@ export async function launchKubeApiserver(options: KubeApiserverOptions = {}): P
   return api;
 }
 
-interface Placement extends KubeApiserverOptions {
+type Placement = KubeApiserverOptions & {
   readonly command: string;
   readonly host: string;
   readonly port: number;
   readonly etcd: EtcdServer;
-}
+};
 
 async function startIn(folder: string, placement: Placement): Promise<KubeApiserver> {
   const { command, host, port, etcd } = placement;
@@ -98,7 +98,7 @@ async function startIn(folder: string, placement: Placement): Promise<KubeApiser
       command,
       args: [...argumentsFor(folder, placement), ...auditArguments(auditLogFile), ...(placement.args ?? [])],
       logFile: `${folder}/log`,
-      readyTimeoutMs,
+      readyTimeoutMs: READY_TIMEOUT_MS,
       probe: (signal) => isReady(url, tokens.get('admin') ?? '', signal),
     },
     folder,
@@ -130,7 +130,7 @@ function argumentsFor(folder: string, { host, port, etcd }: Placement): string[]
   return [
     ...[`--etcd-servers=${etcd.url}`, `--bind-address=${host}`, `--secure-port=${port}`, `--cert-dir=${folder}/certs`],
     ...['--authorization-mode=RBAC', `--token-auth-file=${folder}/tokens.csv`],
-    ...[`--service-account-issuer=${serviceAccountIssuer}`, `--service-account-key-file=${folder}/sa.pub`],
+    ...[`--service-account-issuer=${SERVICE_ACCOUNT_ISSUER}`, `--service-account-key-file=${folder}/sa.pub`],
     `--service-account-signing-key-file=${folder}/sa.key`,
     '--service-cluster-ip-range=10.0.0.0/24',
     // No controller creates default ServiceAccounts here, without which that plugin would refuse every pod.
@@ -141,7 +141,7 @@ function argumentsFor(folder: string, { host, port, etcd }: Placement): string[]
 }
 
 function auditArguments(logFile: string | undefined): string[] {
-  return logFile === undefined ? [] : [`--audit-policy-file=${auditPolicyFile}`, `--audit-log-path=${logFile}`];
+  return logFile === undefined ? [] : [`--audit-policy-file=${AUDIT_POLICY_FILE}`, `--audit-log-path=${logFile}`];
 }
 
 async function writeTokens(file: string, users: readonly ApiUser[]): Promise<Map<string, string>> {

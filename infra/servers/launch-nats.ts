@@ -6,7 +6,7 @@ import { RunningServer } from './running-server.ts';
 import { inTemporaryFolder } from './temporary-folder.ts';
 
 /** How a nats-server is started; nothing is needed. */
-export interface NatsOptions {
+export type NatsOptions = {
   /**
    * Like the default it puts `http` on 127.0.0.1, where readiness is asked for. To be reloaded (SIGHUP) it has to say
    * `server_name: $NATS_SERVER_NAME`: a reload forgets the name of the command line, and then refuses.
@@ -18,28 +18,28 @@ export interface NatsOptions {
   readonly host?: string;
   /** More arguments of nats-server, such as `-DV`. */
   readonly args?: readonly string[];
-}
+};
 
 /** A running nats-server with JetStream; a restart keeps its port and its streams. */
-export interface NatsServer extends RunningServer {
+export type NatsServer = RunningServer & {
   /** `nats://host:port` */
   readonly url: string;
   /** `http://127.0.0.1:port` of its monitoring pages (`/varz`, `/jsz`, `/connz`). */
   readonly monitorUrl: string;
   readonly serverName: string;
-}
+};
 
 /** A cluster of nats-servers; dispose ends all of them. */
-export interface NatsCluster extends AsyncDisposable {
+export type NatsCluster = AsyncDisposable & {
   readonly servers: readonly NatsServer[];
   /** Client URLs of all servers. */
   readonly urls: readonly string[];
   /** Server that leads the JetStream cluster at this moment; undefined during an election. */
   leader(): Promise<NatsServer | undefined>;
-}
+};
 
-const defaultConfigFile = fileURLToPath(new URL('../nats/server.conf', import.meta.url));
-const clusterReadyTimeoutMs = 60_000;
+const DEFAULT_CONFIG_FILE = fileURLToPath(new URL('../nats/server.conf', import.meta.url));
+const CLUSTER_READY_TIMEOUT_MS = 60_000;
 
 /**
  * Starts a nats-server with JetStream on free ports, its store in a temporary folder.
@@ -126,13 +126,13 @@ async function startCluster(
   };
 }
 
-interface Placement extends NatsOptions {
+type Placement = NatsOptions & {
   readonly host: string;
   readonly port: number;
   readonly monitorPort: number;
   readonly serverName: string;
   readonly clustered?: boolean;
-}
+};
 
 async function startNats(placement: Placement): Promise<NatsServer> {
   const { host, port, monitorPort, serverName } = placement;
@@ -146,7 +146,7 @@ async function startNats(placement: Placement): Promise<NatsServer> {
         name: `nats-server ${serverName}`,
         command,
         args: [
-          ...['-c', placement.configFile ?? defaultConfigFile, '-sd', storeFolder, '-n', serverName],
+          ...['-c', placement.configFile ?? DEFAULT_CONFIG_FILE, '-sd', storeFolder, '-n', serverName],
           ...['-a', host, '-p', `${port}`, '-m', `${monitorPort}`],
           ...(placement.args ?? []),
         ],
@@ -157,7 +157,7 @@ async function startNats(placement: Placement): Promise<NatsServer> {
           if (!health.ok) return undefined; // JetStream included: 503 until it has recovered its streams
           return !placement.clustered || (await clusterLeader(monitorUrl)) !== undefined || undefined;
         },
-        ...(placement.clustered && { readyTimeoutMs: clusterReadyTimeoutMs }),
+        ...(placement.clustered && { readyTimeoutMs: CLUSTER_READY_TIMEOUT_MS }),
       },
       folder,
     );

@@ -5,13 +5,13 @@ import { delimiter } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** How a process ended. */
-export interface Exit {
+export type Exit = {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
-}
+};
 
 /** A running (or ended) child process whose output goes to a file. */
-export interface ServerProcess {
+export type ServerProcess = {
   readonly name: string;
   readonly pid: number;
   /** Settles when the process is gone; never rejects. */
@@ -22,22 +22,22 @@ export interface ServerProcess {
   readonly signal: (signal: NodeJS.Signals) => boolean;
   /** The last lines of its output, indented, for error messages. */
   readonly logTail: (lines?: number) => Promise<string>;
-}
+};
 
 /** What to start. */
-export interface ProcessSpec {
+export type ProcessSpec = {
   readonly name: string;
   readonly command: string;
   readonly args: readonly string[];
   /** Output of every run is appended here: no pipe that a busy parent would have to drain. */
   readonly logFile: string;
   readonly env?: NodeJS.ProcessEnv;
-}
+};
 
 /** Grace between SIGTERM and SIGKILL. */
-const defaultStopTimeoutMs = 10_000;
+const DEFAULT_STOP_TIMEOUT_MS = 10_000;
 
-const logTailBytes = 16_384;
+const LOG_TAIL_BYTES = 16_384;
 const liveChildren = new Set<ChildProcess>();
 
 process.on('exit', () => {
@@ -86,7 +86,7 @@ export async function startProcess(spec: ProcessSpec): Promise<ServerProcess> {
 }
 
 /** Ends a process: SIGTERM, then SIGKILL when the time is up. Returns at once if it is gone. */
-export async function stopProcess(target: ServerProcess, timeoutMs = defaultStopTimeoutMs): Promise<Exit> {
+export async function stopProcess(target: ServerProcess, timeoutMs = DEFAULT_STOP_TIMEOUT_MS): Promise<Exit> {
   target.signal('SIGTERM');
   target.signal('SIGCONT'); // a stopped process would hold the SIGTERM back
   const settled = new AbortController();
@@ -175,7 +175,7 @@ export async function isExecutable(file: string): Promise<boolean> {
 async function tailOf(file: string, lines: number): Promise<string> {
   await using handle = await open(file);
   const { size } = await handle.stat();
-  const length = Math.min(size, logTailBytes);
+  const length = Math.min(size, LOG_TAIL_BYTES);
   const { buffer } = await handle.read(Buffer.alloc(length), 0, length, size - length);
   return buffer
     .toString('utf8')

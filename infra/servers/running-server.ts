@@ -2,15 +2,15 @@ import { rm } from 'node:fs/promises';
 import { type ProcessSpec, type ServerProcess, startProcess, stopProcess, waitUntilReady } from './process.ts';
 
 /** How a server is started, and when it counts as ready. */
-export interface ServerSpec extends ProcessSpec {
+export type ServerSpec = ProcessSpec & {
   /** Returns something as soon as the server serves, undefined until then; a throw counts as not yet. */
   readonly probe: (signal: AbortSignal) => Promise<true | undefined>;
   /** @defaultValue 30 s: machines under load are slow, and a dead process is noticed at once anyway */
   readonly readyTimeoutMs?: number;
-}
+};
 
-const defaultReadyTimeoutMs = 30_000;
-const probeTimeoutMs = 2_000;
+const DEFAULT_READY_TIMEOUT_MS = 30_000;
+const PROBE_TIMEOUT_MS = 2_000;
 
 /**
  * A server that can be stopped, killed and started again with the same arguments, hence the same ports and data.
@@ -82,8 +82,8 @@ export class RunningServer implements AsyncDisposable {
 async function startReady(spec: ServerSpec): Promise<ServerProcess> {
   const started = await startProcess(spec);
   try {
-    await waitUntilReady(started, () => spec.probe(AbortSignal.timeout(probeTimeoutMs)), {
-      timeoutMs: spec.readyTimeoutMs ?? defaultReadyTimeoutMs,
+    await waitUntilReady(started, () => spec.probe(AbortSignal.timeout(PROBE_TIMEOUT_MS)), {
+      timeoutMs: spec.readyTimeoutMs ?? DEFAULT_READY_TIMEOUT_MS,
     });
   } catch (error) {
     await stopProcess(started);

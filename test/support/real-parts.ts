@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { describe, test } from 'vitest';
-import { allNames, readPart, type ServerName } from '../../infra/servers/catalog.ts';
+import { ALL_NAMES, readPart, type ServerName } from '../../infra/servers/catalog.ts';
 import { findServer, howToGet } from '../../infra/servers/find.ts';
 import { findOnPath } from '../../infra/servers/process.ts';
 
@@ -97,7 +97,7 @@ export function isCi(): boolean {
 }
 
 function isServer(need: Need): need is ServerName {
-  return (allNames as readonly string[]).includes(need);
+  return (ALL_NAMES as readonly string[]).includes(need);
 }
 
 async function missingServer(name: ServerName): Promise<string | undefined> {

@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { BuildProgress } from '../../infra/servers/build-progress.ts';
 import { buildServer, cachedBinary } from '../../infra/servers/builder.ts';
-import { allNames, readPart } from '../../infra/servers/catalog.ts';
+import { ALL_NAMES, readPart } from '../../infra/servers/catalog.ts';
 import { requireServer, searchServer } from '../../infra/servers/find.ts';
 
 // PATH, cache and Go are made up here, so nothing is really built: scripts stand for the binaries.
@@ -15,7 +15,7 @@ afterEach(() => {
 });
 
 describe('looking for a server', () => {
-  test.for(allNames)('%s is pinned in its go.mod', async (name) => {
+  test.for(ALL_NAMES)('%s is pinned in its go.mod', async (name) => {
     const part = await readPart(name);
     expect(part.package.startsWith(part.module)).toBe(true);
     expect(part.version).toMatch(/^\d+\.\d+\.\d+$/);

@@ -20,7 +20,7 @@ export function connectionEnsurer(ports: FunctionPorts) {
     trigger: Trigger,
     whenMissing?: WhenMissing,
   ): Promise<{ readonly outcome: Outcome; readonly uid?: string }> {
-    const ref = connectionOf(gateway);
+    const ref = announcedConnection(gateway);
     try {
       if (whenMissing !== undefined && (await connections.get(ref, { signal: trigger.signal() })) === undefined) {
         const refusal = await whenMissing();
@@ -46,6 +46,6 @@ export function connectionEnsurer(ports: FunctionPorts) {
   };
 }
 
-export function connectionOf({ announcement }: Pick<GatewayState, 'announcement'>): ConnectionRef {
+export function announcedConnection({ announcement }: Pick<GatewayState, 'announcement'>): ConnectionRef {
   return { namespace: announcement.namespace, name: announcement.connection };
 }

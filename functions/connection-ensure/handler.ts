@@ -18,7 +18,7 @@ import { defineFunction, type EventContext, type Outcome } from '../../shared/ru
 import { newestVersions } from '../../shared/runtime/newest-versions.ts';
 import { oneAtATime } from '../../shared/runtime/one-at-a-time.ts';
 import { type Announced, acceptedGateways } from './accepted-gateways.ts';
-import { connectionEnsurer, connectionOf, type WhenMissing } from './ensure-connection.ts';
+import { announcedConnection, connectionEnsurer, type WhenMissing } from './ensure-connection.ts';
 import { ensureTimer } from './ensure-timer.ts';
 import { manifest } from './manifest.ts';
 import type { Trigger } from './reconcile-tunnels.ts';
@@ -59,7 +59,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
 
     function ensure(gateway: GatewayState, occasion: Occasion, whenMissing?: WhenMissing): Promise<Outcome> {
       const { trigger, atUnixMs, due } = occasion;
-      const ref = connectionOf(gateway);
+      const ref = announcedConnection(gateway);
       return inTurn(connectionKey(ref), async () => {
         const { outcome, uid } = await ensureConnection(gateway, trigger, whenMissing);
         if (uid !== undefined) {
@@ -80,7 +80,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
       occasion: Occasion,
       whenMissing?: (accepted: Accepted) => Promise<Outcome | undefined>,
     ): Promise<Outcome> {
-      const connection = connectionOf(announced);
+      const connection = announcedConnection(announced);
       if (settings.namespaces?.includes(connection.namespace) === false) {
         return { outcome: 'orphan', reason: 'NotWatched', connection };
       }
@@ -159,10 +159,10 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
           const trigger = { eventId: `start-${ports.clock.unixMs()}`, signal: () => signal };
           const occasion = { trigger, atUnixMs: announced.storedAtUnixMs };
           const { outcome, reason, comesBack } = await onAnnouncement(announced, occasion, () =>
-            askFirst(connectionOf(announced), announced.storedAtUnixMs),
+            askFirst(announcedConnection(announced), announced.storedAtUnixMs),
           );
           if (outcome !== 'failed' || comesBack) continue;
-          throw new Error(`${connectionKey(connectionOf(announced))} could not be ensured: ${reason}`);
+          throw new Error(`${connectionKey(announcedConnection(announced))} could not be ensured: ${reason}`);
         }
       },
 
@@ -173,7 +173,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
         if (type === GATEWAY_TYPE) {
           const announced = { announcement: data as GatewayAnnouncement, sequence, storedAtUnixMs };
           return onAnnouncement(announced, occasion, async ({ kind }) =>
-            kind === 'accepted' ? undefined : askFirst(connectionOf(announced), storedAtUnixMs),
+            kind === 'accepted' ? undefined : askFirst(announcedConnection(announced), storedAtUnixMs),
           );
         }
         if (type === ENSURE_DUE_TYPE) return onDue(data as EnsureDue, occasion);

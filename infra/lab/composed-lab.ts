@@ -2,8 +2,8 @@ import { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { StartError } from '../../shared/cli/errors.ts';
 import type { Connection } from '../../shared/domain/connection.ts';
-import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
-import type { LabImpairment, LabSide, ScenarioLab } from './lab.ts';
+import { type GatewayMode, interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
+import type { LabImpairment, ScenarioLab } from './lab.ts';
 import { tenantConnections } from './lab-tenant.ts';
 import { runCommand } from './network-namespace.ts';
 
@@ -12,7 +12,7 @@ const FIRST_LISTEN_PORT = 51_820;
 const TABLE = 'inet wgk_scenario';
 
 /** Part of the datagrams of a tunnel that is dropped, by who sent them. */
-type Loss = Readonly<Record<LabSide, number>>;
+type Loss = Readonly<Record<GatewayMode, number>>;
 
 /**
  * The lab of docker-compose.yml, from within the network of its server's gateway: tunnels can be cut and lose
@@ -47,7 +47,7 @@ export class ComposedLab implements ScenarioLab, AsyncDisposable {
 
   async impair(interfaceId: string, { lossRate = 0, delayMs = 0, from }: LabImpairment): Promise<void> {
     if (delayMs > 0) throw refused('a delay');
-    const rateOf = (side: LabSide) => (from === undefined || from === side ? lossRate : 0);
+    const rateOf = (side: GatewayMode) => (from === undefined || from === side ? lossRate : 0);
     this.#losses.set(interfaceId, { server: rateOf('server'), client: rateOf('client') });
     await this.#filter();
   }

@@ -14,9 +14,10 @@ import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { type Gateway, startGateway } from '../../shared/cli/gateway-run.ts';
 import { type Connection, connectionNameOf, REMOTE_CLUSTER_ID_LABEL } from '../../shared/domain/connection.ts';
 import type { PageLab } from '../../shared/domain/page-patch.ts';
+import type { GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import { runReplica } from '../../shared/runtime/run-replica.ts';
 import { Impairments } from './impairments.ts';
-import { LAB_GATEWAYS, type Lab, type LabImpairment, type LabOptions, type LabSide, type LabSources } from './lab.ts';
+import { LAB_GATEWAYS, type Lab, type LabImpairment, type LabOptions, type LabSources } from './lab.ts';
 import { LabClock } from './lab-clock.ts';
 import { openRelayNetwork, type RelayNetwork } from './relay-network.ts';
 import { slowStore } from './slow-store.ts';
@@ -40,7 +41,7 @@ export class EmbeddedLab implements Lab {
   readonly #replicas = new Map<string, Replica[]>();
   /** Replicas that were ever started. */
   #started = 0;
-  readonly #gateways = new Map<LabSide, LabGateway>();
+  readonly #gateways = new Map<GatewayMode, LabGateway>();
   readonly #impairments = new Impairments();
   /** Of gateways and functions; the wall clocks of the bus and of the API stay true. */
   readonly #clock = new LabClock();
@@ -91,7 +92,7 @@ export class EmbeddedLab implements Lab {
     for (const [mode, { gateway }] of this.#gateways) gateway.setTunnels(this.network.tunnels(mode));
   }
 
-  async restartGateway(mode: LabSide): Promise<void> {
+  async restartGateway(mode: GatewayMode): Promise<void> {
     const side = LAB_GATEWAYS.find((one) => one.mode === mode) as (typeof LAB_GATEWAYS)[number];
     const killed = this.#gateways.get(mode);
     await killed?.bus.close(); // first: what it has not said yet, it never says

@@ -1,7 +1,7 @@
 import { CATALOG } from '../../functions/catalog.ts';
 import { parseDuration } from '../../shared/domain/duration.ts';
-import { interfaceIdOf, MAX_TUNNELS } from '../../shared/domain/tunnel-interface.ts';
-import type { LabSide, ScenarioLab } from './lab.ts';
+import { GATEWAY_MODES, type GatewayMode, interfaceIdOf, MAX_TUNNELS } from '../../shared/domain/tunnel-interface.ts';
+import type { ScenarioLab } from './lab.ts';
 
 /**
  * What may be done to a lab, in the words of a scenario's steps; the page and its buttons use the same.
@@ -9,11 +9,11 @@ import type { LabSide, ScenarioLab } from './lab.ts';
 export type Action =
   | { readonly cut: readonly string[] }
   | { readonly restore: readonly string[] }
-  | { readonly lose: { readonly tunnels: readonly string[]; readonly rate: number; readonly from?: LabSide } }
-  | { readonly delay: { readonly tunnels: readonly string[]; readonly by: string; readonly from?: LabSide } }
+  | { readonly lose: { readonly tunnels: readonly string[]; readonly rate: number; readonly from?: GatewayMode } }
+  | { readonly delay: { readonly tunnels: readonly string[]; readonly by: string; readonly from?: GatewayMode } }
   | { readonly scale: number }
   | { readonly crash: string }
-  | { readonly 'restart-gateway': LabSide }
+  | { readonly 'restart-gateway': GatewayMode }
   | { readonly nats: 'down' | 'up' }
   | { readonly 'slow-api': string }
   | { readonly 'step-clock': string };
@@ -44,7 +44,7 @@ const signedDurationText = {
   description: 'a duration such as 1h, or -1h to go back',
 } as const;
 const someInterfaces = { type: 'array', minItems: 1, items: interfaceName, description: 'a list of tunnels' };
-const side = { enum: ['server', 'client'] satisfies LabSide[], description: 'server or client' };
+const side = { enum: GATEWAY_MODES, description: 'server or client' };
 
 function impairment(name: string, amount: object, description: string) {
   return {
@@ -124,7 +124,7 @@ export function actionWords(action: Action): string {
   const names = tunnelsOf(action).join(', ');
   if ('cut' in action) return `cut ${names}`;
   if ('restore' in action) return `healed ${names}`;
-  const oneWay = (from: LabSide | undefined) => (from === undefined ? '' : ` of what the ${from} sends`);
+  const oneWay = (from: GatewayMode | undefined) => (from === undefined ? '' : ` of what the ${from} sends`);
   if ('lose' in action) return `${names} loses ${Math.round(100 * action.lose.rate)} %${oneWay(action.lose.from)}`;
   return `${names} is ${action.delay.by} slower${oneWay(action.delay.from)}`;
 }

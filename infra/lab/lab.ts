@@ -2,6 +2,7 @@ import type { Connection } from '../../shared/domain/connection.ts';
 import type { FunctionSettings } from '../../shared/domain/function-settings.ts';
 import type { PageLab } from '../../shared/domain/page-patch.ts';
 import type { PingSettings } from '../../shared/domain/ping-settings.ts';
+import type { GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import type { EventHistory } from '../../shared/ports/event-history.ts';
 import type { Logger } from '../../shared/ports/telemetry.ts';
 import type { PageSources } from '../../shared/runtime/watch-page.ts';
@@ -25,16 +26,13 @@ export const LAB_GATEWAYS = [
   { namespace: 'liqo-tenant-rome', name: 'rome', mode: 'client', clusterId: 'milan' },
 ] as const;
 
-/** A gateway of the lab, by its mode. */
-export type LabSide = (typeof LAB_GATEWAYS)[number]['mode'];
-
 /** What may happen to a tunnel's datagrams besides a cut. */
 export type LabImpairment = {
   /** Part that is lost, 0 … 1. */
   readonly lossRate?: number;
   readonly delayMs?: number;
   /** Only those that this side sends; left out: both ways. */
-  readonly from?: LabSide;
+  readonly from?: GatewayMode;
 };
 
 /** What somebody who watches a lab needs; it ends with the lab. */
@@ -72,7 +70,7 @@ export interface Lab extends AsyncDisposable {
   /** Ends one replica of a function without warning and starts another in its place. */
   crash(functionName: string): Promise<void>;
   /** Ends a gateway without warning and starts another run of it. */
-  restartGateway(side: LabSide): Promise<void>;
+  restartGateway(side: GatewayMode): Promise<void>;
   /** Takes NATS away, its streams stay; `true` brings it back. */
   setNats(isUp: boolean): Promise<void>;
   /** Makes each call of the functions to the Kubernetes API take this much longer; 0 ends that. */

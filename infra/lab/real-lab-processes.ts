@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { CATALOG } from '../../functions/catalog.ts';
+import type { GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import { onFreePorts } from '../servers/free-port.ts';
 import { RunningServer, type ServerSpec } from '../servers/running-server.ts';
 import type { BusAccess } from './bus-access.ts';
 import { LAB_GATEWAYS, type LabOptions } from './lab.ts';
 import { functionFlags, gatewayFlags, type RealGateway, wgKeepalive } from './wg-keepalive-process.ts';
-import type { NetworkSide, WireguardNetwork } from './wireguard-network.ts';
+import type { WireguardNetwork } from './wireguard-network.ts';
 
 type Surroundings = {
   /** Gets the log of every process. */
@@ -29,7 +30,7 @@ export class RealLabProcesses {
   readonly #options: LabOptions;
   readonly #around: Surroundings;
   readonly #identities: readonly RealGateway[] = LAB_GATEWAYS.map((gateway) => ({ ...gateway, uid: randomUUID() }));
-  readonly #gateways = new Map<NetworkSide, RunningServer>();
+  readonly #gateways = new Map<GatewayMode, RunningServer>();
   readonly #replicas = new Map<string, RunningServer[]>();
 
   constructor(options: LabOptions, around: Surroundings) {
@@ -62,7 +63,7 @@ export class RealLabProcesses {
     await oldest.restart();
   }
 
-  async restartGateway(side: NetworkSide): Promise<void> {
+  async restartGateway(side: GatewayMode): Promise<void> {
     const gateway = this.#gateways.get(side);
     await gateway?.kill();
     await gateway?.restart();
@@ -78,7 +79,7 @@ export class RealLabProcesses {
   }
 
   /** Where the gateway of this side serves its metrics. */
-  gatewayAddress(side: NetworkSide): string {
+  gatewayAddress(side: GatewayMode): string {
     return `${this.#around.network.address(side)}:${METRICS_PORT}`;
   }
 
@@ -144,7 +145,7 @@ export class RealLabProcesses {
     this.#gateways.set(mode, started);
   }
 
-  #logFile(mode: NetworkSide): string {
+  #logFile(mode: GatewayMode): string {
     return `${this.#around.folder}/gateway-${mode}.log`;
   }
 }

@@ -2,6 +2,7 @@
  * The lab on real parts (root): nats-server, etcd, kube-apiserver, WireGuard tunnels between two network namespaces, both
  * gateways in there, and every replica of every function as a process of its own.
  */
+
 import { KubernetesChangeFeed } from '../../shared/adapters/kubernetes-change-feed.ts';
 import { KubernetesClient } from '../../shared/adapters/kubernetes-client.ts';
 import { NatsBus } from '../../shared/adapters/nats-bus.ts';
@@ -13,6 +14,7 @@ import { StartError } from '../../shared/cli/errors.ts';
 import type { BusUser } from '../../shared/domain/bus-user.ts';
 import type { Connection } from '../../shared/domain/connection.ts';
 import type { PageLab } from '../../shared/domain/page-patch.ts';
+import type { GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import { type KubeApiserver, launchKubeApiserver } from '../servers/launch-kube-apiserver.ts';
 import { launchNatsServers, type NatsCluster } from '../servers/launch-nats.ts';
 import type { RunningServer } from '../servers/running-server.ts';
@@ -25,13 +27,13 @@ import {
 import { BusAccess, type NatsUsers } from './bus-access.ts';
 import { FunctionsAccess } from './functions-access.ts';
 import { Impairments } from './impairments.ts';
-import { LAB_GATEWAYS, type Lab, type LabImpairment, type LabOptions, type LabSide, type LabSources } from './lab.ts';
+import { LAB_GATEWAYS, type Lab, type LabImpairment, type LabOptions, type LabSources } from './lab.ts';
 import { createTenant, tenantConnections } from './lab-tenant.ts';
 import { RealLabProcesses } from './real-lab-processes.ts';
 import { SlowLink } from './slow-link.ts';
 import { SteppableClock } from './steppable-clock.ts';
 import { environmentFor, runToEnd, wgKeepalive } from './wg-keepalive-process.ts';
-import { type NetworkSide, startWireguardNetwork, type WireguardNetwork } from './wireguard-network.ts';
+import { startWireguardNetwork, type WireguardNetwork } from './wireguard-network.ts';
 
 export type RealLabOptions = LabOptions & {
   /** Servers of the NATS cluster, each with a copy of every stream. @defaultValue 1 */
@@ -199,7 +201,7 @@ export class RealLab implements Lab {
     return this.#processes.crash(functionName);
   }
 
-  restartGateway(side: LabSide): Promise<void> {
+  restartGateway(side: GatewayMode): Promise<void> {
     return this.#processes.restartGateway(side);
   }
 
@@ -249,7 +251,7 @@ export class RealLab implements Lab {
   }
 
   /** What the gateway of this side shows at `/metrics`. */
-  async gatewayMetrics(side: NetworkSide): Promise<string> {
+  async gatewayMetrics(side: GatewayMode): Promise<string> {
     const response = await fetch(`http://${this.#processes.gatewayAddress(side)}/metrics`);
     return response.text();
   }

@@ -6,13 +6,10 @@
  */
 import { createSocket, type Socket } from 'node:dgram';
 import { once } from 'node:events';
-import { interfaceIdOf, MAX_TUNNELS } from '../../shared/domain/tunnel-interface.ts';
+import { type GatewayMode, interfaceIdOf, MAX_TUNNELS } from '../../shared/domain/tunnel-interface.ts';
 import type { Clock, Timer } from '../../shared/ports/clock.ts';
 import type { Endpoint } from '../../shared/ports/datagram-socket.ts';
 import { releaseUdpPort, reserveUdpPort } from './udp-port.ts';
-
-/** A gateway of the lab, by its mode. */
-export type RelaySide = 'server' | 'client';
 
 /** What one gateway needs to know of a tunnel. */
 export type RelayTunnel = { readonly interfaceId: string; readonly local: Endpoint; readonly peer: Endpoint };
@@ -54,7 +51,7 @@ export type RelayOptions = {
 export const MAX_DELAYED = 4_096;
 
 const HOST = '127.0.0.1';
-const OTHER: Readonly<Record<RelaySide, RelaySide>> = { server: 'client', client: 'server' };
+const OTHER: Readonly<Record<GatewayMode, GatewayMode>> = { server: 'client', client: 'server' };
 
 /** @throws RangeError unless the number of tunnels is 1 … 64; Error with a system code if no socket can be had */
 export async function openRelayNetwork(options: RelayOptions): Promise<RelayNetwork> {
@@ -81,7 +78,7 @@ export class RelayNetwork implements AsyncDisposable {
   }
 
   /** Where a side's gateway binds, and whom it talks to, tunnel by tunnel. Both stay the same for a tunnel's life. */
-  tunnels(side: RelaySide): readonly RelayTunnel[] {
+  tunnels(side: GatewayMode): readonly RelayTunnel[] {
     return [...this.#tunnels.values()].map((tunnel) => tunnel.as(side));
   }
 
@@ -111,7 +108,7 @@ export class RelayNetwork implements AsyncDisposable {
   }
 
   /** Sets what happens to datagrams that `from` sends; `{}` ends it. */
-  impair(interfaceId: string, from: RelaySide, impairment: Impairment): void {
+  impair(interfaceId: string, from: GatewayMode, impairment: Impairment): void {
     this.#tunnel(interfaceId).impairments[from] = impairment;
   }
 
@@ -138,7 +135,7 @@ export class RelayNetwork implements AsyncDisposable {
   }
 }
 
-type PerSide<T> = Record<RelaySide, T>;
+type PerSide<T> = Record<GatewayMode, T>;
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 class Tunnel {
@@ -182,7 +179,7 @@ class Tunnel {
     }
   }
 
-  as(side: RelaySide): RelayTunnel {
+  as(side: GatewayMode): RelayTunnel {
     const { address, port } = this.#sockets[side].address();
     return { interfaceId: this.#interfaceId, local: this.#gateways[side], peer: { address, port } };
   }
@@ -196,7 +193,7 @@ class Tunnel {
     for (const gateway of Object.values(this.#gateways)) releaseUdpPort(gateway);
   }
 
-  #receive(from: RelaySide, bytes: Uint8Array, source: Endpoint): void {
+  #receive(from: GatewayMode, bytes: Uint8Array, source: Endpoint): void {
     const gateway = this.#gateways[from];
     if (source.port !== gateway.port || source.address !== gateway.address) {
       this.counts.strangers++;
@@ -213,7 +210,7 @@ class Tunnel {
     }
   }
 
-  #forwardLater(from: RelaySide, bytes: Uint8Array, delayMs: number): void {
+  #forwardLater(from: GatewayMode, bytes: Uint8Array, delayMs: number): void {
     if (this.#delayed.size >= MAX_DELAYED) {
       this.counts.overflowed++;
       return;
@@ -225,7 +222,7 @@ class Tunnel {
     this.#delayed.add(timer);
   }
 
-  #forward(from: RelaySide, bytes: Uint8Array): void {
+  #forward(from: GatewayMode, bytes: Uint8Array): void {
     if (this.isCut) {
       this.counts.cut++;
       return;

@@ -10,14 +10,17 @@
  */
 import { mkdir } from 'node:fs/promises';
 import { StartError } from '../../shared/cli/errors.ts';
-import { derivedTunnel, interfaceIdOf, MAX_TUNNELS } from '../../shared/domain/tunnel-interface.ts';
+import {
+  derivedTunnel,
+  GATEWAY_MODES,
+  type GatewayMode,
+  interfaceIdOf,
+  MAX_TUNNELS,
+} from '../../shared/domain/tunnel-interface.ts';
 import { type CommandLine, NetworkNamespace, runCommand } from './network-namespace.ts';
 import { reserveUplinks, type Uplink } from './uplink-addresses.ts';
 import { createWireguardKeys, startWireguardDevice, type WireguardDevice } from './wireguard-device.ts';
 import { requireWireguard } from './wireguard-needs.ts';
-
-/** A gateway of the lab, by its mode. */
-export type NetworkSide = 'server' | 'client';
 
 export type WireguardNetworkOptions = {
   /** 1 … 64. */
@@ -28,7 +31,6 @@ export type WireguardNetworkOptions = {
   readonly onWait?: (why: string) => void;
 };
 
-const SIDES = ['server', 'client'] as const satisfies NetworkSide[];
 const UNDERLAY = { server: '10.18.0.1', client: '10.18.0.2' } as const;
 /** Below what the kernel gives away: each driver has such a port until it is told its own, which may not be another's. */
 const FIRST_LISTEN_PORT = 21_820;
@@ -73,8 +75,8 @@ export async function startWireguardNetwork(options: WireguardNetworkOptions): P
 export class WireguardNetwork implements AsyncDisposable {
   /** Address in the root namespace that both sides reach: what serves both listens here. */
   readonly host: string;
-  readonly #namespaces: Readonly<Record<NetworkSide, NetworkNamespace>>;
-  readonly #uplinks: Readonly<Record<NetworkSide, Uplink>>;
+  readonly #namespaces: Readonly<Record<GatewayMode, NetworkNamespace>>;
+  readonly #uplinks: Readonly<Record<GatewayMode, Uplink>>;
   readonly #options: Omit<WireguardNetworkOptions, 'tunnels'>;
   /** Rules of nft by tunnel, in the namespace of who receives. */
   readonly #losses = { server: new Map<string, string>(), client: new Map<string, string>() };
@@ -83,8 +85,8 @@ export class WireguardNetwork implements AsyncDisposable {
 
   /** @see {@link startWireguardNetwork} */
   constructor(
-    namespaces: Readonly<Record<NetworkSide, NetworkNamespace>>,
-    uplinks: Readonly<Record<NetworkSide, Uplink>>,
+    namespaces: Readonly<Record<GatewayMode, NetworkNamespace>>,
+    uplinks: Readonly<Record<GatewayMode, Uplink>>,
     options: Omit<WireguardNetworkOptions, 'tunnels'>,
   ) {
     this.host = uplinks.server.rootAddress;
@@ -94,7 +96,7 @@ export class WireguardNetwork implements AsyncDisposable {
   }
 
   /** Address in a side's namespace that the root namespace reaches. */
-  address(side: NetworkSide): string {
+  address(side: GatewayMode): string {
     return this.#uplinks[side].address;
   }
 
@@ -122,7 +124,7 @@ export class WireguardNetwork implements AsyncDisposable {
     const listenPort = FIRST_LISTEN_PORT + index;
     const { logFolder, onWait } = this.#options;
     const devices = await Promise.allSettled(
-      SIDES.map((side) => {
+      GATEWAY_MODES.map((side) => {
         const other = side === 'server' ? 'client' : 'server';
         return startWireguardDevice(this.#namespaces[side], {
           ...derivedTunnel(index, side),
@@ -179,9 +181,9 @@ export class WireguardNetwork implements AsyncDisposable {
    * @param lossRate - 0 … 1
    * @param from - only those that this side sends; left out: both ways
    */
-  async lose(interfaceId: string, lossRate: number, from?: NetworkSide): Promise<void> {
+  async lose(interfaceId: string, lossRate: number, from?: GatewayMode): Promise<void> {
     const [device] = this.#devices(interfaceId);
-    for (const side of SIDES) {
+    for (const side of GATEWAY_MODES) {
       const isMeant = lossRate > 0 && side !== from; // it is who receives that drops them
       const perMille = Math.round(1_000 * lossRate);
       const some = perMille < 1_000 ? `numgen random mod 1000 < ${perMille}` : ''; // nft refuses what is always so
@@ -199,12 +201,12 @@ export class WireguardNetwork implements AsyncDisposable {
    * @returns its standard output
    * @throws Error with its standard error if it fails or takes too long
    */
-  exec(side: NetworkSide, command: string, args: readonly string[], input?: string): Promise<string> {
+  exec(side: GatewayMode, command: string, args: readonly string[], input?: string): Promise<string> {
     return this.#namespaces[side].exec(command, args, input);
   }
 
   /** The command line that starts a program in a side's namespace. */
-  commandLine(side: NetworkSide, command: string, args: readonly string[]): CommandLine {
+  commandLine(side: GatewayMode, command: string, args: readonly string[]): CommandLine {
     return this.#namespaces[side].commandLine(command, args);
   }
 
@@ -228,18 +230,18 @@ export class WireguardNetwork implements AsyncDisposable {
   }
 
   async #filter(commands: string): Promise<void> {
-    await Promise.all(SIDES.map((side) => this.exec(side, 'nft', ['-f', '-'], commands)));
+    await Promise.all(GATEWAY_MODES.map((side) => this.exec(side, 'nft', ['-f', '-'], commands)));
   }
 }
 
 /** Lays the cables: between the namespaces, and from each to the root namespace. */
 async function connect(
-  namespaces: Readonly<Record<NetworkSide, NetworkNamespace>>,
-): Promise<Readonly<Record<NetworkSide, Uplink>>> {
+  namespaces: Readonly<Record<GatewayMode, NetworkNamespace>>,
+): Promise<Readonly<Record<GatewayMode, Uplink>>> {
   const { server, client } = namespaces;
   const uplinks = reserveUplinks();
   await server.exec('ip', [...'link add underlay type veth peer name underlay netns'.split(' '), `${client.pid}`]);
-  for (const side of SIDES) {
+  for (const side of GATEWAY_MODES) {
     const { rootInterface, rootAddress, address } = uplinks[side];
     await runCommand(
       { command: 'ip', args: ['-batch', '-'] },

@@ -6,7 +6,7 @@ import { StoreError } from '../ports/connection-store.ts';
 import { type Crd, gapsOf, withGapsClosed } from './crd-schema.ts';
 import type { KubernetesClient } from './kubernetes-client.ts';
 
-export type SetupOptions = {
+export type CrdSetupOptions = {
   /** Folder with the CRDs as YAML, one a file: `infra/crds`. */
   readonly folder: string;
   readonly clock: Clock;
@@ -25,13 +25,13 @@ export type CrdOutcome = { readonly name: string; readonly change: 'created' | '
  * - `forbidden`: we may not even read it
  * - `not-served`: installed, but the API server does not serve it in time
  */
-export type SetupErrorCode = 'missing' | 'outdated' | 'forbidden' | 'not-served';
+export type CrdSetupErrorCode = 'missing' | 'outdated' | 'forbidden' | 'not-served';
 
-export class SetupError extends Error {
-  readonly code: SetupErrorCode;
-  constructor(code: SetupErrorCode, message: string, options?: ErrorOptions) {
+export class CrdSetupError extends Error {
+  readonly code: CrdSetupErrorCode;
+  constructor(code: CrdSetupErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
-    this.name = 'SetupError';
+    this.name = 'CrdSetupError';
     this.code = code;
   }
 }
@@ -49,9 +49,9 @@ const WRITE_ATTEMPTS = 5;
  * YAML, to the letter; one that lacks something gets exactly that; one that has more keeps it. Whatever was done, the CRD
  * is read back and held against the YAML.
  *
- * @throws SetupError that says what is missing and what to do; StoreError if the API server does not answer
+ * @throws CrdSetupError that says what is missing and what to do; StoreError if the API server does not answer
  */
-export async function setupCrds(client: KubernetesClient, options: SetupOptions): Promise<CrdOutcome[]> {
+export async function setupCrds(client: KubernetesClient, options: CrdSetupOptions): Promise<CrdOutcome[]> {
   const outcomes: CrdOutcome[] = [];
   for (const manifest of await readManifests(options.folder)) {
     const change = await settle(client, manifest, options);
@@ -83,7 +83,7 @@ async function readManifests(folder: string): Promise<Manifest[]> {
 async function settle(
   client: KubernetesClient,
   manifest: Manifest,
-  { mode = 'install', signal }: SetupOptions,
+  { mode = 'install', signal }: CrdSetupOptions,
 ): Promise<CrdOutcome['change']> {
   for (let attempt = 1; ; attempt++) {
     const live = await read(client, manifest, signal);
@@ -114,7 +114,7 @@ async function read(
     if (error.code === 'not-found') return undefined;
     if (error.status !== 403) throw error; // who has no credentials, or wrong ones, needs no grant
     const todo = 'grant "get" on customresourcedefinitions, or run setup with an account that has it';
-    throw new SetupError('forbidden', `CRD ${name} cannot be read: ${error.message}; ${todo}`, { cause: error });
+    throw new CrdSetupError('forbidden', `CRD ${name} cannot be read: ${error.message}; ${todo}`, { cause: error });
   }
 }
 
@@ -144,14 +144,14 @@ async function extend(client: KubernetesClient, manifest: Manifest, live: Crd, s
 }
 
 /** A CRD is served some time after it was written; until then its resource is not found. */
-async function untilServed(client: KubernetesClient, manifest: Manifest, options: SetupOptions): Promise<void> {
+async function untilServed(client: KubernetesClient, manifest: Manifest, options: CrdSetupOptions): Promise<void> {
   const { clock, signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
   const deadlineMs = clock.monotonicMs() + timeoutMs;
   for (;;) {
     const doubt = await whyNotServed(client, manifest, signal);
     if (doubt === undefined) return;
     if (clock.monotonicMs() > deadlineMs) {
-      throw new SetupError('not-served', `CRD ${manifest.name} is not served after ${timeoutMs} ms: ${doubt}`);
+      throw new CrdSetupError('not-served', `CRD ${manifest.name} is not served after ${timeoutMs} ms: ${doubt}`);
     }
     await clock.sleep(POLL_MS, signal);
   }
@@ -189,10 +189,10 @@ async function whyNotListed(
   }
 }
 
-function refusal({ name }: Manifest, gaps: readonly string[] | undefined, why: string, cause?: Error): SetupError {
+function refusal({ name }: Manifest, gaps: readonly string[] | undefined, why: string, cause?: Error): CrdSetupError {
   const todo = `an administrator can mend it with "wg-keepalive setup" or "kubectl apply --server-side -f infra/crds"`;
   const [code, what] = gaps
     ? (['outdated', `lacks what we need (${gaps.join('; ')})`] as const)
     : (['missing', 'is not installed'] as const);
-  return new SetupError(code, `CRD ${name} ${what}, and ${why}; ${todo}`, { cause });
+  return new CrdSetupError(code, `CRD ${name} ${what}, and ${why}; ${todo}`, { cause });
 }

@@ -10,7 +10,8 @@ import type { Logger } from '../ports/telemetry.ts';
 import { NatsConsumerLoop } from './nats-consumer-loop.ts';
 import { busErrorOf, busErrorOfFault, noResponders, WRONG_LAST_SEQUENCE } from './nats-errors.ts';
 import { readLastMessage, readLastMessages } from './nats-last-messages.ts';
-import { type LinkUser, NatsLink } from './nats-link.ts';
+import { NatsLink } from './nats-link.ts';
+import type { LinkUser } from './nats-link-user.ts';
 import { fromHeaders, toHeaders, toStoredMessage } from './nats-message.ts';
 import type { NatsOptions } from './nats-options.ts';
 

@@ -4,18 +4,9 @@ import type { Clock } from '../ports/clock.ts';
 import type { BusHealth } from '../ports/event-bus.ts';
 import { BusError } from '../ports/event-bus.ts';
 import type { Logger } from '../ports/telemetry.ts';
+import type { LinkUser } from './nats-link-user.ts';
 import { connectionOptions, type NatsOptions } from './nats-options.ts';
 import { NatsRequests } from './nats-requests.ts';
-
-/** Who uses the link. Each is told of what is so already when it attaches. */
-export type LinkUser = {
-  /** There is a connection: a new one, on which nothing is subscribed yet. */
-  up?(connection: NatsConnection): void;
-  /** It is gone: requests on their way will get no answer. */
-  down?(reason: string): void;
-  /** The server refused something, such as a subject that the user may not publish to. */
-  refused?(error: Error): void;
-};
 
 const FIRST_RETRY_MS = 100;
 const MAX_RETRY_MS = 500;
@@ -111,8 +102,8 @@ export class NatsLink {
   /** States, or with `undefined` takes back, why something does not work although the link may be up. */
   setProblem(about: string, reason: string | undefined): void {
     const wasConnected = this.#problems.size === 0;
-    if (reason === undefined) this.#problems.delete(about);
-    else this.#problems.set(about, reason);
+    if (reason !== undefined) this.#problems.set(about, reason);
+    else if (!this.#problems.delete(about)) return;
     const health = this.health();
     if (wasConnected === health.connected) return;
     if (health.connected) this.#log.info({}, 'bus connected');

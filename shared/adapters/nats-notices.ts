@@ -1,7 +1,8 @@
 import type { Subscription } from 'nats';
 import type { BusMessage } from '../domain/cloud-event.ts';
 import type { Notices } from '../ports/notices.ts';
-import type { LinkUser, NatsLink } from './nats-link.ts';
+import type { NatsLink } from './nats-link.ts';
+import type { LinkUser } from './nats-link-user.ts';
 import { fromHeaders, toHeaders } from './nats-message.ts';
 
 /** {@link Notices} by core NATS: below JetStream, at most once. */

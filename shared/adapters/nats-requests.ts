@@ -4,7 +4,7 @@ import type { Clock, Timer } from '../ports/clock.ts';
 import type { PublishAck } from '../ports/event-bus.ts';
 import { BusError } from '../ports/event-bus.ts';
 import { type ApiFault, busErrorOf, noResponders } from './nats-errors.ts';
-import type { NatsLink } from './nats-link.ts';
+import type { LinkToUse } from './nats-link-user.ts';
 
 /** What JetStream answers to a publish: where it is stored, or why not. */
 type PublishAnswer = PublishAck | { readonly fault: ApiFault };
@@ -24,7 +24,7 @@ const SWEEP_MS = 100;
  * whether they were stored is unknown, and a repeat with the same message id is safe.
  */
 export class NatsRequests {
-  readonly #link: NatsLink;
+  readonly #link: LinkToUse;
   readonly #clock: Clock;
   readonly #inboxPrefix: string;
   readonly #waiting = new Map<string, Waiting>();
@@ -33,7 +33,7 @@ export class NatsRequests {
   #tokens = 0;
   #sweeper: Timer | undefined;
 
-  constructor(link: NatsLink, clock: Clock, inboxPrefix: string | undefined) {
+  constructor(link: LinkToUse, clock: Clock, inboxPrefix: string | undefined) {
     this.#link = link;
     this.#clock = clock;
     this.#inboxPrefix = inboxPrefix ?? '_INBOX';

@@ -11,7 +11,7 @@ import { consumerConfig, MANAGED_METADATA, SETUP_TIMEOUT_MS, streamConfig } from
 import { busErrorOf, CONSUMER_NOT_FOUND, isFault, STREAM_NOT_FOUND } from './nats-errors.ts';
 import { BacklogError, repartition } from './nats-repartition.ts';
 
-export type SetupOptions = {
+export type BusSetupOptions = {
   /** All that there shall be: others that an earlier setup made are removed. */
   readonly consumers: readonly ConsumerSpec[];
   /** Of OBSERVATIONS; `consumers` must be as many. @defaultValue what this release has */
@@ -43,11 +43,11 @@ export type SetupChange = {
  * - `SETUP_CONFLICT`: until somebody changes it
  * - `SETUP_BACKLOG`: until events that wait are handled
  */
-export class SetupError extends Error {
+export class BusSetupError extends Error {
   readonly code: 'SETUP_CONFLICT' | 'SETUP_BACKLOG';
-  constructor(message: string, options: ErrorOptions & { readonly code?: SetupError['code'] } = {}) {
+  constructor(message: string, options: ErrorOptions & { readonly code?: BusSetupError['code'] } = {}) {
     super(message, options);
-    this.name = 'SetupError';
+    this.name = 'BusSetupError';
     this.code = options.code ?? 'SETUP_CONFLICT';
   }
 }
@@ -61,9 +61,9 @@ const CREATION_FIELDS = ['deliver_policy', 'opt_start_seq', 'durable_name', 'nam
 /**
  * Makes streams, consumers and the KV bucket what the topology says. Does nothing to what is so already.
  *
- * @throws SetupError where something differs that cannot be updated; BusError where the server does not answer or refuses.
+ * @throws BusSetupError where something differs that cannot be updated; BusError where the server does not answer or refuses.
  */
-export async function setupBus(connection: NatsConnection, options: SetupOptions): Promise<readonly SetupChange[]> {
+export async function setupBus(connection: NatsConnection, options: BusSetupOptions): Promise<readonly SetupChange[]> {
   const manager = await jetstreamManager(connection, { checkAPI: false, timeout: SETUP_TIMEOUT_MS });
   const changes: SetupChange[] = [];
   const note = (change: SetupChange) => {
@@ -89,7 +89,11 @@ export async function raiseEpoch(connection: NatsConnection, epoch: number): Pro
   });
 }
 
-async function setUpStream(manager: JetStreamManager, spec: StreamSpec, options: SetupOptions): Promise<SetupChange> {
+async function setUpStream(
+  manager: JetStreamManager,
+  spec: StreamSpec,
+  options: BusSetupOptions,
+): Promise<SetupChange> {
   const maxAgeMs = options.maxAgeMs?.[spec.name] ?? spec.maxAgeMs;
   const bounded = maxAgeMs === undefined ? spec : { ...spec, maxAgeMs };
   const wanted = streamConfig(bounded, {
@@ -115,7 +119,7 @@ async function changePartitions(
   manager: JetStreamManager,
   present: StreamConfig,
   wanted: Partial<StreamConfig> & { readonly name: string },
-  { clock, consumers, drainTimeoutMs = DRAIN_TIMEOUT_MS }: SetupOptions,
+  { clock, consumers, drainTimeoutMs = DRAIN_TIMEOUT_MS }: BusSetupOptions,
 ): Promise<SetupChange> {
   const { name } = wanted;
   const metadata = mergedMetadata(name, present, wanted);
@@ -124,7 +128,7 @@ async function changePartitions(
     await repartition(manager, present, { ...wanted, metadata }, { clock, consumers: own, drainTimeoutMs });
   } catch (error) {
     if (!(error instanceof BacklogError)) throw error;
-    throw new SetupError(
+    throw new BusSetupError(
       `stream ${name}: its partitions cannot change while events wait in ${error.message}: let the functions of the ` +
         `present release handle them and run \`wg-keepalive setup\` again, or drop them: nats stream purge ${name}`,
       { cause: error, code: 'SETUP_BACKLOG' },
@@ -133,7 +137,7 @@ async function changePartitions(
   return { kind: 'stream', name, change: 'updated', fields: ['subject_transform'] };
 }
 
-async function setUpBucket(manager: JetStreamManager, options: SetupOptions): Promise<SetupChange> {
+async function setUpBucket(manager: JetStreamManager, options: BusSetupOptions): Promise<SetupChange> {
   const replicas = options.replicas ?? 1;
   const max_bytes = options.maxBytes?.[STATE_BUCKET] ?? STATE_MAX_BYTES;
   const metadata = { ...options.metadata };
@@ -167,12 +171,12 @@ async function updateStream(
   return { kind, name, change: 'updated', fields };
 }
 
-/** @throws SetupError where it says something else already */
+/** @throws BusSetupError where it says something else already */
 function mergedMetadata(what: string, present: Partial<StreamConfig>, wanted: Partial<StreamConfig>) {
   for (const [key, value] of Object.entries(wanted.metadata ?? {})) {
     const said = present.metadata?.[key];
     if (said !== undefined && said !== value) {
-      throw new SetupError(
+      throw new BusSetupError(
         `${what}: metadata ${key} is ${said}, want ${value}: this NATS account belongs to another cluster`,
       );
     }
@@ -237,15 +241,17 @@ function conflict(what: string, present: object, wanted: object, fields: readonl
   const shown = (config: object, field: string) => JSON.stringify((config as Record<string, unknown>)[field]);
   const list = fields.map((field) => `${field} is ${shown(present, field)}, want ${shown(wanted, field)}`);
   const hint = 'set it back, or delete it by hand and run `wg-keepalive setup` again';
-  return new SetupError(`${what} cannot be updated (${error.message}): ${list.join('; ')}; ${hint}`, { cause: error });
+  return new BusSetupError(`${what} cannot be updated (${error.message}): ${list.join('; ')}; ${hint}`, {
+    cause: error,
+  });
 }
 
 /** The server sets a stream's bound aside in full, whatever it holds. `undefined` where that is not what is wrong. */
-function noRoom(what: string, { max_bytes }: Partial<StreamConfig>, error: unknown): SetupError | undefined {
+function noRoom(what: string, { max_bytes }: Partial<StreamConfig>, error: unknown): BusSetupError | undefined {
   const { code, message } = busErrorOf(`max_bytes ${max_bytes}`, error);
   if (code !== 'full') return undefined;
   const hint = 'raise max_file_store of nats-server, or the limit of its account, or want less';
-  return new SetupError(`${what}: ${message}: ${hint}`, { cause: error });
+  return new BusSetupError(`${what}: ${message}: ${hint}`, { cause: error });
 }
 
 /** `undefined` where the server says that it does not exist. */

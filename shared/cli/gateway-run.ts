@@ -4,7 +4,7 @@ import { readInterfaceBytes } from '../adapters/interface-bytes.ts';
 import { connectionNameOf } from '../domain/connection.ts';
 import type { PingSettings } from '../domain/ping-settings.ts';
 import type { ProbeSnapshot, Sighting } from '../domain/sighting.ts';
-import type { TunnelEndpoint } from '../domain/tunnel-interface.ts';
+import type { GatewayMode, TunnelEndpoint } from '../domain/tunnel-interface.ts';
 import type { Clock, Timer } from '../ports/clock.ts';
 import type { DatagramSockets } from '../ports/datagram-socket.ts';
 import type { EventBus } from '../ports/event-bus.ts';
@@ -25,7 +25,7 @@ export type GatewayOptions = {
   readonly namespace: string;
   /** Of the gateway; its Connection is `gw-<name>`. */
   readonly name: string;
-  readonly mode: 'server' | 'client';
+  readonly mode: GatewayMode;
   readonly remoteClusterId: string;
   readonly gatewayUid?: string;
   readonly tunnels: readonly TunnelEndpoint[];

@@ -1,3 +1,5 @@
+import { GATEWAY_MODES, type GatewayMode } from './tunnel-interface.ts';
+
 /** A gateway run says what it is before it says anything else. */
 
 export const GATEWAY_TYPE = 'wg-keepalive.gateway.v1';
@@ -8,7 +10,7 @@ export type GatewayAnnouncement = {
   readonly connection: string;
   readonly gatewayName: string;
   readonly gatewayUid?: string;
-  readonly mode: 'server' | 'client';
+  readonly mode: GatewayMode;
   readonly remoteClusterId: string;
   /** The tunnels configured, in index order. */
   readonly interfaces: readonly string[];
@@ -26,7 +28,7 @@ export const gatewayAnnouncementSchema = {
     connection: { type: 'string', minLength: 1, maxLength: 253 },
     gatewayName: { type: 'string', minLength: 1, maxLength: 253 },
     gatewayUid: { type: 'string', minLength: 1, maxLength: 128 },
-    mode: { enum: ['server', 'client'] },
+    mode: { enum: GATEWAY_MODES },
     remoteClusterId: { type: 'string', minLength: 1, maxLength: 253 },
     interfaces: {
       type: 'array',

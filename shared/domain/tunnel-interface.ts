@@ -2,6 +2,10 @@
 
 export const MAX_TUNNELS = 64;
 
+export const GATEWAY_MODES = ['server', 'client'] as const;
+/** Which end of the tunnels a gateway is: a server waits, a client knows where to find it. */
+export type GatewayMode = (typeof GATEWAY_MODES)[number];
+
 export type TunnelAddresses = { readonly interfaceId: string; readonly local: string; readonly peer: string };
 
 /** Index 0 is `liqo-tunnel`, index i is `liqo-tunnel<i>`. */
@@ -10,7 +14,7 @@ export function interfaceIdOf(index: number): string {
 }
 
 /** 169.254.18.0/24 split in /30s: the server has the first address of each, the client the second. */
-export function derivedTunnel(index: number, mode: 'server' | 'client'): TunnelAddresses {
+export function derivedTunnel(index: number, mode: GatewayMode): TunnelAddresses {
   if (!Number.isInteger(index) || index < 0 || index >= MAX_TUNNELS) {
     throw new RangeError(`tunnel index ${index}: want an integer from 0 to ${MAX_TUNNELS - 1}`);
   }

@@ -7,7 +7,7 @@ import type { UnixNanos } from './rfc3339-nanos.ts';
 import { RttWindow } from './rtt-statistics.ts';
 import type { Moment, ProbeSnapshot, Sighting, TunnelVoice } from './sighting.ts';
 import { durationOf, NOTABLE_STALL_MS, type Stall } from './stall.ts';
-import { type Explanation, explain } from './tunnel-explanation.ts';
+import { type TunnelReason, tunnelReason } from './tunnel-reason.ts';
 
 export type ProbeSettings = {
   readonly intervalMs: number;
@@ -207,7 +207,7 @@ export class TunnelProbe {
     return {
       interfaceId: this.interfaceId,
       value: this.#value,
-      ...this.#explain(),
+      ...this.#reason(),
       ...this.#rtt.read(),
       consecutiveMisses: this.#consecutiveMisses,
       ...(this.#transitionedAtUnixMs === undefined ? {} : { transitionedAtUnixMs: this.#transitionedAtUnixMs }),
@@ -292,12 +292,12 @@ export class TunnelProbe {
       sighting.minRttNs = this.#rtt.minRttNs() ?? rttNs;
     }
     if (this.#consecutiveMisses > 0) sighting.consecutiveMisses = this.#consecutiveMisses;
-    this.#voice.emit(Object.assign(sighting, this.#explain()));
+    this.#voice.emit(Object.assign(sighting, this.#reason()));
     this.#stall = undefined;
   }
 
-  #explain(): Explanation | undefined {
-    return explain({
+  #reason(): TunnelReason | undefined {
+    return tunnelReason({
       ...{ value: this.#value, lastPong: this.#lastPong, firstDue: this.#firstDue, sendError: this.#sendError },
       ...{ isSuspect: this.#isSuspect, stall: this.#stall, hasLatePongs: this.#hasLatePongs, windowMs: this.#windowMs },
     });

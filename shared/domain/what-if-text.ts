@@ -1,6 +1,7 @@
 import { formatDuration } from './duration.ts';
 import { compareOutages, type Outage, type OutageComparison, type ReplayStatistics } from './replay-statistics.ts';
 import { formatRfc3339Ms } from './rfc3339-nanos.ts';
+import { textTable } from './text-table.ts';
 
 /** What a window comes to under several settings, side by side. */
 export type WhatIfResult = { readonly label: string; readonly statistics: ReplayStatistics };
@@ -27,7 +28,7 @@ export function formatWhatIf({ base, variants }: WhatIfReport): string[] {
       ...comparisonOf(comparedToBase),
     ]),
   ];
-  return [...table(rows), ...variants.flatMap(differencesOf)];
+  return [...textTable(rows, 'all-but-first'), ...variants.flatMap(differencesOf)];
 }
 
 const HEAD = [
@@ -70,14 +71,4 @@ function listOf(title: string, outages: readonly Outage[]): string[] {
 function formatOutage({ tunnel, reason, startUnixMs, endUnixMs }: Outage): string {
   const end = endUnixMs === undefined ? 'and lasts' : `for ${formatDuration(endUnixMs - startUnixMs)}`;
   return `  ${tunnel} ${reason} from ${formatRfc3339Ms(startUnixMs)} ${end}`;
-}
-
-function table(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows.map((row) =>
-    row
-      .map((cell, column) => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0)))
-      .join('  ')
-      .trimEnd(),
-  );
 }

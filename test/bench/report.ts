@@ -1,4 +1,5 @@
 import { formatDuration } from '../../shared/domain/duration.ts';
+import { textTable } from '../../shared/domain/text-table.ts';
 import { COMPARISON_RULE, type Comparison } from './compare.ts';
 import {
   type BenchRun,
@@ -126,15 +127,8 @@ export function figure(value: number): string {
 }
 
 function columns(rows: readonly Row[]): string {
-  const widths = rows[0]?.map((_, index) => Math.max(...rows.map((row) => row[index]?.length ?? 0))) ?? [];
-  return rows
-    .map(
-      (row) =>
-        `  ${row
-          .map((cell, index) => cell.padEnd(widths[index] ?? 0))
-          .join('  ')
-          .trimEnd()}`,
-    )
+  return textTable(rows)
+    .map((line) => `  ${line}`)
     .join('\n');
 }
 

@@ -1,14 +1,9 @@
 import { createSocket, type Socket } from 'node:dgram';
 import { once } from 'node:events';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import {
-  MAX_DELAYED,
-  openRelayNetwork,
-  type RelayNetwork,
-  type RelayOptions,
-  type RelaySide,
-} from '../../infra/lab/relay-network.ts';
+import { MAX_DELAYED, openRelayNetwork, type RelayNetwork, type RelayOptions } from '../../infra/lab/relay-network.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
+import type { GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import type { Endpoint } from '../../shared/ports/datagram-socket.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -151,7 +146,7 @@ async function pair(network: RelayNetwork, index: number) {
 }
 
 /** A gateway's end of one tunnel. */
-async function gateway(network: RelayNetwork, side: RelaySide, index = 0) {
+async function gateway(network: RelayNetwork, side: GatewayMode, index = 0) {
   const { local, peer } = network.tunnels(side)[index] ?? expect.fail(`no tunnel ${index}`);
   const socket = await bind(local);
   const received: { readonly text: string; readonly from: Endpoint }[] = [];

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { jetstreamManager } from '@nats-io/jetstream';
 import { launchNats, type NatsServer } from '../../infra/servers/launch-nats.ts';
 import { NatsBus } from '../../shared/adapters/nats-bus.ts';
-import { type SetupOptions, setupBus } from '../../shared/adapters/nats-setup.ts';
+import { type BusSetupOptions, setupBus } from '../../shared/adapters/nats-setup.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import type { ConsumerSpec } from '../../shared/domain/topology.ts';
 import type { BusHarness } from '../contract/event-bus.contract.ts';
@@ -14,7 +14,7 @@ const MIB = 1024 * 1024;
 const MAX_BYTES = { OBSERVATIONS: 256 * MIB, CHANGES: 64 * MIB, DECISIONS: 64 * MIB, DEAD_LETTERS: 32 * MIB };
 
 /** What the suites set up. */
-export const SETUP_FOR_TESTS = (consumers: readonly ConsumerSpec[] = []): SetupOptions => ({
+export const SETUP_FOR_TESTS = (consumers: readonly ConsumerSpec[] = []): BusSetupOptions => ({
   consumers,
   maxBytes: MAX_BYTES,
   clock: systemClock,

@@ -4,10 +4,9 @@ import { LAB_GATEWAYS } from '../../infra/lab/lab.ts';
 import { type RealLab, type RealLabOptions, startRealLab } from '../../infra/lab/real-lab.ts';
 import { runScenario } from '../../infra/lab/run-scenario.ts';
 import { type Expectation, readScenario, type Scenario } from '../../infra/lab/scenario.ts';
-import type { NetworkSide } from '../../infra/lab/wireguard-network.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { type ConnectionValue, connectionKey, type TunnelEntry } from '../../shared/domain/connection.ts';
-import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
+import { GATEWAY_MODES, type GatewayMode, interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
 import { connectionWrites } from './audit-log.ts';
 import { eventually } from './eventually.ts';
 import type { Need } from './real-parts.ts';
@@ -16,7 +15,6 @@ import { silentLogger } from './silent-logger.ts';
 export const REAL_LAB_NEEDS: readonly Need[] = [
   ...(['root', 'netns', 'tun', 'wireguard-go', 'nft', 'nats-server', 'etcd', 'kube-apiserver'] as const),
 ];
-export const SIDES = ['server', 'client'] as const satisfies NetworkSide[];
 /** A machine under load is slow; no test passes because of a time. */
 export const GRACE_MS = 60_000;
 const scenarioFolder = join(import.meta.dirname, '../../infra/lab/scenarios');
@@ -71,9 +69,9 @@ export async function entries(lab: RealLab, interfaceId: string): Promise<Tunnel
 }
 
 /** The values that were written of a tunnel, repetitions left out, by side. */
-export async function transitions(lab: RealLab, interfaceId: string): Promise<Record<NetworkSide, ConnectionValue[]>> {
+export async function transitions(lab: RealLab, interfaceId: string): Promise<Record<GatewayMode, ConnectionValue[]>> {
   const writes = await connectionWrites(lab.api.auditLogFile ?? '');
-  const of = (side: NetworkSide) => {
+  const of = (side: GatewayMode) => {
     const gateway = LAB_GATEWAYS.find(({ mode }) => mode === side) ?? expect.fail(side);
     const key = connectionKey({ namespace: gateway.namespace, name: `gw-${gateway.name}` });
     return writes
@@ -87,7 +85,7 @@ export async function transitions(lab: RealLab, interfaceId: string): Promise<Re
 
 /** Waits until both gateways have the tunnel up (1) or down (0), whatever the status says. */
 export async function seenByGateways(lab: RealLab, interfaceId: string, up: 0 | 1): Promise<void> {
-  for (const side of SIDES) {
+  for (const side of GATEWAY_MODES) {
     await eventually(
       async () => (await metric(lab, side, 'wg_keepalive_tunnel_up', interfaceId)) === up,
       `${interfaceId} ${up === 1 ? 'up' : 'down'} at ${side}`,
@@ -99,7 +97,7 @@ export async function seenByGateways(lab: RealLab, interfaceId: string, up: 0 | 
 /** A sample of one interface's series, NaN where there is none. */
 export async function metric(
   lab: RealLab,
-  side: NetworkSide,
+  side: GatewayMode,
   name: string,
   interfaceId: string,
   label = '',

@@ -14,7 +14,7 @@ import { startGateway } from '../../shared/cli/gateway-run.ts';
 import type { Observation } from '../../shared/domain/observation.ts';
 import { DEFAULT_PING_SETTINGS } from '../../shared/domain/ping-settings.ts';
 import { type RecordedMessage, recordedMessage } from '../../shared/domain/recorded-message.ts';
-import { derivedTunnel, endpointOf } from '../../shared/domain/tunnel-interface.ts';
+import { derivedTunnel, endpointOf, type GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import { eventually } from '../support/eventually.ts';
 import { GatewayProcess, gatewayOptions } from '../support/loopback.ts';
 import { describeReal } from '../support/real-parts.ts';
@@ -180,7 +180,7 @@ await describeReal(
         ...['-i', 'liqo-tunnel', '--immediate-mode', '-U', '-n', '-w', path(), 'udp', 'port', '12345'],
       ]);
       const tcpdump = spawn(command, args, { stdio: ['ignore', 'ignore', 'pipe'] });
-      const start = (side: 'server' | 'client') =>
+      const start = (side: GatewayMode) =>
         new GatewayProcess(gatewayOptions([endpointOf(derivedTunnel(0, side), 12_345)], settings), (name, rest) =>
           network.commandLine(side, name, rest),
         );

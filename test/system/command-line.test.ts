@@ -17,6 +17,7 @@ import { NatsBus } from '../../shared/adapters/nats-bus.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import { GATEWAY_TYPE } from '../../shared/domain/gateway-announcement.ts';
+import type { GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import { describeReal } from '../support/real-parts.ts';
 import { silentLogger } from '../support/silent-logger.ts';
 
@@ -163,7 +164,7 @@ describe('function, with nothing in reach', () => {
 });
 
 /** Arguments of one side of a loopback tunnel. */
-function gatewayArgs(side: { readonly mode: 'server' | 'client'; readonly metrics: number; readonly nats: number }) {
+function gatewayArgs(side: { readonly mode: GatewayMode; readonly metrics: number; readonly nats: number }) {
   const addresses = ['127.0.77.1', '127.0.77.2'];
   if (side.mode === 'client') addresses.reverse();
   return [

@@ -21,6 +21,7 @@ import { setupCrds } from '../../shared/adapters/kubernetes-setup.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { parseOptions } from '../../shared/cli/parse-options.ts';
 import { busUserName } from '../../shared/domain/bus-user.ts';
+import type { GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import { type ComposeService, loadCompose, readStages } from '../support/compose-file.ts';
 import { eventually } from '../support/eventually.ts';
 import { crdFolder } from '../support/kubernetes.ts';
@@ -210,7 +211,7 @@ await describeReal('gateway.sh of docker-compose.yml', ['openssl', 'curl', 'netn
   afterAll(() => cleanUp.disposeAsync());
 
   /** Once it has made its tunnels: whose number is bounded by what other labs of this machine hold, so it is tried again, as Docker does. */
-  async function startedGateway(mode: 'server' | 'client'): Promise<ServerProcess> {
+  async function startedGateway(mode: GatewayMode): Promise<ServerProcess> {
     let gateway = await startGateway(mode);
     const isUp = async () => {
       if (gateway.exit() !== undefined) gateway = await startGateway(mode);
@@ -225,7 +226,7 @@ await describeReal('gateway.sh of docker-compose.yml', ['openssl', 'curl', 'netn
   }
 
   /** In its namespace, as the container would: what follows `gateway` are the flags of the compose file. */
-  async function startGateway(mode: 'server' | 'client'): Promise<ServerProcess> {
+  async function startGateway(mode: GatewayMode): Promise<ServerProcess> {
     const namespace = mode === 'server' ? server : client;
     const program = `${process.execPath} ${join(root, 'shared/cli/main.ts')}`;
     const flags = ['--namespace=liqo-tenant', `--name=${mode}`, '--remote-cluster-id=other', '--ping-interval=100ms'];

@@ -11,6 +11,7 @@ import {
 import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gateway-announcement.ts';
 import { changeSubject, gatewaySubject } from '../../shared/domain/subjects.ts';
 import { STATE_BUCKET } from '../../shared/domain/topology.ts';
+import type { GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import { eventually } from '../support/eventually.ts';
 import { FunctionsOnRealParts } from '../support/functions-on-real-parts.ts';
 import { SETUP_FOR_TESTS } from '../support/nats-harness.ts';
@@ -119,7 +120,7 @@ await describeReal('connection-ensure on real parts', ['nats-server', 'etcd', 'k
     (await parts.connection(ref))?.status?.tunnels?.map(({ interfaceID, value }) => `${interfaceID} ${value}`) ?? [];
 
   describe('a gateway announces itself', () => {
-    const announced = (namespace: string, mode: 'server' | 'client'): GatewayAnnouncement => ({
+    const announced = (namespace: string, mode: GatewayMode): GatewayAnnouncement => ({
       ...{ namespace, connection: 'gw-rome', gatewayName: 'rome', gatewayUid: 'uid-of-the-gateway', mode },
       ...{ remoteClusterId: 'milan', interfaces: ['liqo-tunnel', 'liqo-tunnel1'] },
       announcedAt: new Date().toISOString(),

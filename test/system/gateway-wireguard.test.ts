@@ -3,8 +3,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { type NetworkSide, startWireguardNetwork, type WireguardNetwork } from '../../infra/lab/wireguard-network.ts';
-import { derivedTunnel, endpointOf } from '../../shared/domain/tunnel-interface.ts';
+import { startWireguardNetwork, type WireguardNetwork } from '../../infra/lab/wireguard-network.ts';
+import { derivedTunnel, endpointOf, type GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import { eventually } from '../support/eventually.ts';
 import { GatewayProcess, gatewayOptions } from '../support/loopback.ts';
 import { describeReal } from '../support/real-parts.ts';
@@ -31,7 +31,7 @@ await describeReal('gateways over WireGuard', ['root', 'netns', 'tun', 'wireguar
     await rm(folder, { recursive: true, force: true });
   });
 
-  function start(side: NetworkSide, tunnels = 3): GatewayProcess {
+  function start(side: GatewayMode, tunnels = 3): GatewayProcess {
     const port = 12_345;
     const endpoints = Array.from({ length: tunnels }, (_, index) => endpointOf(derivedTunnel(index, side), port));
     const gateway = new GatewayProcess(gatewayOptions(endpoints, SETTINGS), (command, args) =>

@@ -4,7 +4,7 @@ import type { NatsConnection } from 'nats';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { launchNatsServers, type NatsCluster } from '../../infra/servers/launch-nats.ts';
 import { NatsBus } from '../../shared/adapters/nats-bus.ts';
-import { type SetupOptions, setupBus } from '../../shared/adapters/nats-setup.ts';
+import { type BusSetupOptions, setupBus } from '../../shared/adapters/nats-setup.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { partitionConsumers, partitionsIn, sharedConsumer } from '../../shared/domain/topology.ts';
 import type { Delivery } from '../../shared/ports/event-bus.ts';
@@ -22,7 +22,7 @@ const MAX_BACKLOG = 2_000;
 const LIMIT_MS = 60_000;
 
 const consumersOf = (partitions: number) => partitionConsumers(FUNCTION, partitions);
-const setupFor = (partitions: number, replicas = 1): SetupOptions => ({
+const setupFor = (partitions: number, replicas = 1): BusSetupOptions => ({
   ...SETUP_FOR_TESTS(consumersOf(partitions)),
   ...{ partitions, replicas, drainTimeoutMs: LIMIT_MS }, // on a machine under load
 });

@@ -5,13 +5,13 @@ import type { NatsServer } from '../../infra/servers/launch-nats.ts';
 import { NatsLink } from '../../shared/adapters/nats-link.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { STATE_BUCKET, STREAMS } from '../../shared/domain/topology.ts';
+import { GATEWAY_MODES } from '../../shared/domain/tunnel-interface.ts';
 import { eventually } from '../support/eventually.ts';
 import {
   GRACE_MS,
   labOfSuite,
   REAL_LAB_NEEDS,
   reaches,
-  SIDES,
   scenario,
   seenByGateways,
   transitions,
@@ -91,7 +91,7 @@ await describeReal('real lab on a NATS cluster of three, with two replicas of ev
       await leader.restart();
     }
     const want = leaders.flatMap(() => ['Error', 'Connected']);
-    for (const side of SIDES) {
+    for (const side of GATEWAY_MODES) {
       const since = async () => (await transitions(lab, 'liqo-tunnel1'))[side].slice(before[side].length);
       await eventually(async () => (await since()).length === want.length, 'all transitions', GRACE_MS).catch(() => {});
       expect(await since()).toEqual(want);

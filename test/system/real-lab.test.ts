@@ -3,7 +3,7 @@ import { CATALOG } from '../../functions/catalog.ts';
 import { LAB_GATEWAYS } from '../../infra/lab/lab.ts';
 import { AGGREGATE_FIELD_MANAGER } from '../../shared/domain/connection.ts';
 import { DEFAULT_PING_SETTINGS } from '../../shared/domain/ping-settings.ts';
-import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
+import { GATEWAY_MODES, interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
 import { connectionWrites } from '../support/audit-log.ts';
 import { eventually } from '../support/eventually.ts';
 import { improperWrites } from '../support/improper-writes.ts';
@@ -15,7 +15,6 @@ import {
   metric,
   REAL_LAB_NEEDS,
   reaches,
-  SIDES,
   scenario,
   seenByGateways,
   transitions,
@@ -84,8 +83,8 @@ await describeReal('real lab with two replicas of every function', REAL_LAB_NEED
         ip daddr { ${Object.values(address)} } counter
       }
     }`;
-    for (const side of SIDES) await network.exec(side, 'nft', ['-f', '-'], count);
-    for (const side of SIDES) {
+    for (const side of GATEWAY_MODES) await network.exec(side, 'nft', ['-f', '-'], count);
+    for (const side of GATEWAY_MODES) {
       const before = await metric(current.lab, side, 'wg_keepalive_pings_sent_total', 'liqo-tunnel');
       await eventually(
         async () => (await metric(current.lab, side, 'wg_keepalive_pings_sent_total', 'liqo-tunnel')) >= before + 10,

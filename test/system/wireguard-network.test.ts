@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { type NetworkSide, startWireguardNetwork, type WireguardNetwork } from '../../infra/lab/wireguard-network.ts';
+import { startWireguardNetwork, type WireguardNetwork } from '../../infra/lab/wireguard-network.ts';
+import type { GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import { describeReal } from '../support/real-parts.ts';
 
 const run = promisify(execFile);
@@ -145,7 +146,7 @@ test('names everything that is missing', async () => {
  * What becomes of a datagram to a port where nobody listens: `ECONNREFUSED` says that it got there, `silence` that it
  * did not, anything else is the kernel's own refusal.
  */
-function probe(network: WireguardNetwork, host: string, deadlineMs = 15_000, side: NetworkSide = 'server') {
+function probe(network: WireguardNetwork, host: string, deadlineMs = 15_000, side: GatewayMode = 'server') {
   const script = `
     const socket = require('node:dgram').createSocket('udp4');
     const end = (word) => { console.log(word); process.exit(); };

@@ -3,6 +3,7 @@ import { NatsHistory } from '../../adapters/nats-history.ts';
 import { createPinoLogger } from '../../adapters/pino-logger.ts';
 import { systemClock } from '../../adapters/system-clock.ts';
 import type { OpenLetter } from '../../domain/dead-letter.ts';
+import { textTable } from '../../domain/text-table.ts';
 import type { StoredMessage } from '../../ports/event-bus.ts';
 import { DeadLetterBox, RetryError } from '../../runtime/dead-letter-box.ts';
 import type { Run } from '../command-table.ts';
@@ -83,17 +84,9 @@ function list(open: readonly OpenLetter[], { output, json }: Means): boolean {
   const rows = open.map(({ sequence, at, function: name, reason, stream, streamSequence, message }) => [
     ...[`${sequence}`, at, name, reason, `${stream}/${streamSequence}`, message],
   ]);
-  for (const line of table([['SEQUENCE', 'AT', 'FUNCTION', 'REASON', 'EVENT', 'WHAT'], ...rows])) output.line(line);
+  for (const line of textTable([['SEQUENCE', 'AT', 'FUNCTION', 'REASON', 'EVENT', 'WHAT'], ...rows])) output.line(line);
   output.line(open.length === 0 ? 'no dead letters' : `${open.length} dead letters`);
   return true;
-}
-
-/** Columns as wide as their widest cell; the last one as long as it is. */
-function table(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows.map((row) =>
-    row.map((cell, column) => (column === row.length - 1 ? cell : cell.padEnd(widths[column] ?? 0))).join('  '),
-  );
 }
 
 async function show([letter]: readonly OpenLetter[], { box, output, json, stop }: Means): Promise<boolean> {

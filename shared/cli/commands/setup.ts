@@ -1,9 +1,9 @@
 import { CATALOG } from '../../../functions/catalog.ts';
 import type { KubernetesClient } from '../../adapters/kubernetes-client.ts';
-import { SetupError as CrdError, readClusterUid, setupCrds } from '../../adapters/kubernetes-setup.ts';
+import { CrdSetupError, readClusterUid, setupCrds } from '../../adapters/kubernetes-setup.ts';
 import { NatsLink } from '../../adapters/nats-link.ts';
 import type { NatsOptions } from '../../adapters/nats-options.ts';
-import { SetupError as BusSetupError, raiseEpoch, setupBus } from '../../adapters/nats-setup.ts';
+import { BusSetupError, raiseEpoch, setupBus } from '../../adapters/nats-setup.ts';
 import { createPinoLogger } from '../../adapters/pino-logger.ts';
 import { systemClock } from '../../adapters/system-clock.ts';
 import { StoreError } from '../../ports/connection-store.ts';
@@ -84,7 +84,7 @@ function explained(error: unknown, kubernetes: KubernetesClient, nats: NatsOptio
     return new StartError(`Kubernetes ${kubernetes.server}: ${error.message}`, { cause: error });
   if (error instanceof BusError)
     return new StartError(`NATS ${nats.servers.join()}: ${error.message}`, { cause: error });
-  if (error instanceof CrdError || error instanceof BusSetupError)
+  if (error instanceof CrdSetupError || error instanceof BusSetupError)
     return new StartError(error.message, { cause: error });
   return error;
 }

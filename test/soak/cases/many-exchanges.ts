@@ -2,6 +2,7 @@ import { mkdtempDisposable } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { GatewayMode } from '../../../shared/domain/tunnel-interface.ts';
 import { WgKeepalive } from '../../support/wg-keepalive.ts';
 import type { LongCase } from '../long-case.ts';
 
@@ -20,7 +21,7 @@ export const manyExchanges: LongCase = {
   durationMs: 300_000,
   async run({ durationMs, say, signal }) {
     await using folder = await mkdtempDisposable(join(tmpdir(), 'wg-keepalive-soak-'));
-    const start = (mode: 'server' | 'client', tunnel: string) => {
+    const start = (mode: GatewayMode, tunnel: string) => {
       const ping = [`--ping-port=${PORT}`, '--ping-interval=1ms', '--ping-loss-threshold=100'];
       const about = ['--namespace=a', '--name=g', '--remote-cluster-id=b', '--nats-url=nats://127.0.0.1:1'];
       const args = ['gateway', ...about, ...ping, `--mode=${mode}`, `--tunnel=t=${tunnel}`];

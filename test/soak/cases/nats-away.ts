@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CATALOG } from '../../../functions/catalog.ts';
 import { DEFAULT_PING_SETTINGS } from '../../../shared/domain/ping-settings.ts';
+import { GATEWAY_MODES, type GatewayMode } from '../../../shared/domain/tunnel-interface.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startConnectedLab } from '../connected-lab.ts';
 import { LAB_NEEDS, type LongCase } from '../long-case.ts';
@@ -11,7 +12,6 @@ const GIVE_UP_MS = 60_000;
 /** Every PONG is written, so that a write shows that all of the path works. */
 const PING = { ...DEFAULT_PING_SETTINGS, intervalMs: 1_000, updateStatusIntervalMs: 0 };
 const FUNCTIONS = { updateStatusIntervalMs: 0, gatewaySilentAfterMs: 30_000 };
-const SIDES = ['server', 'client'] as const;
 
 export const natsAway: LongCase = {
   name: 'C23',
@@ -22,7 +22,7 @@ export const natsAway: LongCase = {
     await using lab = await startConnectedLab({ tunnels: 2, ping: PING, functions: FUNCTIONS });
     const stamps = async () => (await lab.connections()).map(({ status }) => status?.latency?.timestamp);
     const faults: string[] = [];
-    const connected = async (side: 'server' | 'client') =>
+    const connected = async (side: GatewayMode) =>
       Number(/^wg_keepalive_bus_connected (\S+)/m.exec(await lab.gatewayMetrics(side))?.[1]);
     const sent = async () =>
       Number(
@@ -33,7 +33,7 @@ export const natsAway: LongCase = {
     await lab.setNats(false);
     const [sentBefore, startMs] = [await sent(), performance.now()];
     await sleep(durationMs, undefined, { signal });
-    for (const side of SIDES) {
+    for (const side of GATEWAY_MODES) {
       if ((await connected(side)) !== 0) faults.push(`gateway ${side} does not show wg_keepalive_bus_connected 0`);
     }
     for (const { manifest } of CATALOG) {

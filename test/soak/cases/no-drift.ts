@@ -2,6 +2,7 @@ import { mkdtempDisposable } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { GatewayMode } from '../../../shared/domain/tunnel-interface.ts';
 import { eventually } from '../../support/eventually.ts';
 import { WgKeepalive } from '../../support/wg-keepalive.ts';
 import type { LongCase } from '../long-case.ts';
@@ -24,7 +25,7 @@ export const noDrift: LongCase = {
   durationMs: 600_000,
   async run({ durationMs, say, signal }) {
     await using folder = await mkdtempDisposable(join(tmpdir(), 'wg-keepalive-soak-'));
-    const start = (mode: 'server' | 'client', tunnel: string, env: NodeJS.ProcessEnv) => {
+    const start = (mode: GatewayMode, tunnel: string, env: NodeJS.ProcessEnv) => {
       const flags = [
         `--mode=${mode}`,
         `--tunnel=t=${tunnel}`,

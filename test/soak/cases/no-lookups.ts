@@ -6,7 +6,7 @@ import { NetworkNamespace } from '../../../infra/lab/network-namespace.ts';
 import { gatewayFlags, wgKeepalive } from '../../../infra/lab/wg-keepalive-process.ts';
 import { startProcess, stopProcess } from '../../../infra/servers/process.ts';
 import { DEFAULT_PING_SETTINGS } from '../../../shared/domain/ping-settings.ts';
-import { interfaceIdOf, MAX_TUNNELS } from '../../../shared/domain/tunnel-interface.ts';
+import { type GatewayMode, interfaceIdOf, MAX_TUNNELS } from '../../../shared/domain/tunnel-interface.ts';
 import { holdingsOf } from '../holdings.ts';
 import type { LongCase } from '../long-case.ts';
 
@@ -38,7 +38,7 @@ export const noLookups: LongCase = {
     const namespace = cleanUp.use(await NetworkNamespace.open('soak', join(folder.path, 'namespace.log')));
     await namespace.exec('ip', ['-batch', '-'], NETWORK);
     await namespace.exec('nft', ['-f', '-'], COUNTER);
-    const start = async (mode: 'server' | 'client') => {
+    const start = async (mode: GatewayMode) => {
       const gateway = { namespace: 'a', name: mode, mode, clusterId: 'b', uid: 'u' } as never;
       const tunnels = Array.from({ length: MAX_TUNNELS }, (_, index) => {
         const ends = [`127.0.${131 + index}.1`, `127.0.${131 + index}.2`];

@@ -5,7 +5,7 @@ import { hintFor } from './socket-fault.ts';
 import type { Stall } from './stall.ts';
 
 /** `reason`: a CamelCase word, after a colon what tells it from its like. `message`: a sentence for people. */
-export type Explanation = { readonly reason: string; readonly message: string };
+export type TunnelReason = { readonly reason: string; readonly message: string };
 
 type Condition = {
   readonly value: ConnectionValue;
@@ -21,7 +21,7 @@ type Condition = {
 };
 
 /** Why a tunnel is what it is; nothing where all is well. Holds instants, never ages: one state always reads the same. */
-export function explain(condition: Condition): Explanation | undefined {
+export function tunnelReason(condition: Condition): TunnelReason | undefined {
   const { value, lastPong, sendError, isSuspect, hasLatePongs, windowMs, stall } = condition;
   if (value === 'Error') {
     const late = hasLatePongs ? `; PONGs come, but later than ${windowMs} ms` : '';

@@ -8,6 +8,7 @@ import { pingFromOptions } from '../../shared/cli/ping-from-options.ts';
 import { abortOnStopSignal } from '../../shared/cli/shutdown.ts';
 import { checkOutputFile, writeRecording } from '../../shared/cli/write-recording.ts';
 import { type Connection, connectionKey } from '../../shared/domain/connection.ts';
+import { formatDuration } from '../../shared/domain/duration.ts';
 import type { Logger } from '../../shared/ports/telemetry.ts';
 import { startEmbeddedLab } from './embedded-lab.ts';
 import type { Lab, LabOptions } from './lab.ts';
@@ -18,6 +19,7 @@ import { readScenario, type Scenario } from './scenario.ts';
 
 /** A scenario on a slow machine gets this much longer for each expectation. */
 const SCENARIO_GRACE_MS = 10_000;
+const NOTABLY_LATE_MS = 1_000;
 
 /** Exit code 1 if the scenario's expectations were not all met, or if observations were left undelivered. */
 export const run: Run<'lab'> = async (options) => {
@@ -132,9 +134,11 @@ async function record(
 
 function outcomeOf({ name, expectations }: Scenario, report: ScenarioReport | undefined): string {
   if (report === undefined) return `scenario ${name}: ended before its expectations were looked at\n`;
-  const { ok, failures } = report;
+  const { ok, failures, lateMs } = report;
   const verdict = ok ? `all ${expectations.length} expectations were met` : failures.join(`\nscenario ${name}: `);
-  return `scenario ${name}: ${verdict}\n`;
+  const latestMs = Math.round(Math.max(0, ...lateMs));
+  const late = `, the latest ${formatDuration(latestMs)} after its time: a busy machine is granted ${formatDuration(SCENARIO_GRACE_MS)}`;
+  return `scenario ${name}: ${verdict}${ok && latestMs >= NOTABLY_LATE_MS ? late : ''}\n`;
 }
 
 /** Ends early, without a report, when the lab does. */

@@ -25,6 +25,8 @@ export type ScenarioReport = {
   readonly steps: readonly ScenarioStep[];
   /** When, in the scenario's time, each expectation was met; `undefined`: not in time. */
   readonly reachedMs: readonly (number | undefined)[];
+  /** How much of the grace each of them took. */
+  readonly lateMs: readonly number[];
   /** A sentence for each expectation that was not met: where, what is, what is wanted. */
   readonly failures: readonly string[];
 };
@@ -47,6 +49,7 @@ export async function runScenario(
   const { clock, onStep, signal, graceMs = 0 } = options;
   const steps: ScenarioStep[] = [];
   const reachedMs: (number | undefined)[] = [];
+  const lateMs: number[] = [];
   const failures: string[] = [];
   let nowMs = 0;
   let overdueMs = 0;
@@ -73,6 +76,7 @@ export async function runScenario(
       if (faults.length === 0 || isLate) {
         reachedMs.push(faults.length === 0 ? nowMs : undefined);
         if (faults.length > 0) failures.push(`by ${formatDuration(expectation.byMs)}: ${faults.join('; ')}`);
+        lateMs.push(overdueMs);
         overdueMs = 0;
         transitions = new Set(transitionsOf(connections));
         continue;
@@ -84,7 +88,7 @@ export async function runScenario(
     overdueMs += Math.max(0, nowMs + elapsedMs - heldAtMs);
     nowMs = Math.min(nowMs + elapsedMs, heldAtMs);
   }
-  return { ok: failures.length === 0, steps, reachedMs, failures };
+  return { ok: failures.length === 0, steps, reachedMs, lateMs, failures };
 }
 
 const labConnections = LAB_GATEWAYS.map(({ namespace, name }) =>

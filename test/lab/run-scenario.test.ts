@@ -69,6 +69,7 @@ describe('running a scenario', () => {
     });
     const report = await lab.run(cutAndRestore, { graceMs: 20_000 });
     expect(report).toMatchObject({ ok: true, reachedMs: [2_000, expect.any(Number), expect.any(Number)] });
+    expect(report.lateMs).toEqual([8_000, 0, 0]);
     expect(lab.calls[0]).toMatch(/^100\d\d cut/);
   });
 

@@ -109,7 +109,7 @@ await describeReal('NATS setup', ['nats-server'], () => {
       await manager.streams.delete('DEAD_LETTERS');
       await manager.streams.add({ name: 'DEAD_LETTERS', subjects: ['dead.*'], storage: 'memory', max_bytes: MIB });
       await expect(setupBus(connection, SETUP_FOR_TESTS())).rejects.toMatchObject({
-        name: 'SetupError',
+        name: 'BusSetupError',
         code: 'SETUP_CONFLICT',
         message: expect.stringMatching(/stream DEAD_LETTERS .*storage is "memory", want "file".*delete it by hand/),
       });

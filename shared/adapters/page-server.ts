@@ -84,6 +84,7 @@ class Handler {
     const url = URL.parse(request.url ?? '/', 'http://page'); // a throw in here would end the process
     if (url === null) return reply(response, 400, 'that is no path');
     if (!this.#guard.isOurHost(request)) return reply(response, 421, `this page is not called ${request.headers.host}`);
+    if (url.pathname === '/healthz') return reply(response, 200, 'ok'); // whoever asks has no token and learns nothing
     const given = url.searchParams.get('token');
     if (url.pathname === '/' && given !== null && this.#guard.isToken(given)) return admit(response, given);
     if (!this.#guard.mayLook(request))

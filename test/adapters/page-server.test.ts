@@ -165,6 +165,11 @@ describe('the page', () => {
     expect((await ask('/', { headers: { cookie: 'wg-keepalive-page=wrong' } })).status).toBe(401);
   });
 
+  it('says to a probe, which has no token, that it serves, and nothing else', async () => {
+    await start({ guard: { controlToken: CONTROL_TOKEN, token: TOKEN } });
+    expect(await ask('/healthz')).toMatchObject({ status: 200, body: 'ok\n' });
+  });
+
   it.each(['//', '//[', 'http://', '//a:b'])('outlives a request for %s, by whomever', async (path) => {
     await start({ guard: { controlToken: CONTROL_TOKEN, token: TOKEN } });
     expect((await ask(path)).status).toBe(400);

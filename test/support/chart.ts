@@ -47,6 +47,7 @@ export const EVERYTHING = {
   prometheusRules: { enabled: true },
   grafanaDashboard: { enabled: true },
   keda: { enabled: true },
+  page: { enabled: true },
   env: { HTTPS_PROXY: 'http://proxy:3128', NO_PROXY: '10.0.0.0/8' },
 };
 

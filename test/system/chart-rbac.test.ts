@@ -72,7 +72,10 @@ const SOME: Readonly<Record<string, { readonly request: ApiRequest; readonly but
     request: get(connection()),
     but: ['tunnel-status', 'connection-aggregate', 'connection-ensure', 'gateway-silence'],
   },
-  'list Connections': { request: get(`${NETWORKING}/namespaces/${OURS}/connections`), but: ['connection-watch'] },
+  'list Connections': {
+    request: get(`${NETWORKING}/namespaces/${OURS}/connections`),
+    but: ['connection-watch', 'page'],
+  },
   'list PublicKeys': { request: get(`${NETWORKING}/namespaces/${OURS}/publickeies`), but: ['connection-watch'] },
   'write a status': {
     request: { ...statusPatch(), query: { fieldManager: 'liqo-tunnel', force: true, dryRun: 'All' } },
@@ -101,11 +104,11 @@ await describeReal("the chart's accounts, with their own tokens", ['helm', 'etcd
     for (const name of [NAMESPACE, OURS, OTHER]) {
       await applyObject(kubernetes.admin, { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
     }
-    const objects = await renderChart({ watchNamespaces: [OURS] });
+    const objects = await renderChart({ watchNamespaces: [OURS], page: { enabled: true } });
     for (const object of objects.filter(({ kind }) => ACCOUNT_KINDS.includes(kind))) {
       await applyObject(kubernetes.admin, object);
     }
-    for (const name of [...FUNCTIONS, 'setup']) {
+    for (const name of [...FUNCTIONS, 'setup', 'page']) {
       clients.set(
         name,
         await kubernetes.client({ user: { token: await accountToken(kubernetes.admin, `wg-wg-keepalive-${name}`) } }),

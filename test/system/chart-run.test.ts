@@ -1,4 +1,4 @@
-import { mkdtempDisposable, readdir, readFile } from 'node:fs/promises';
+import { mkdtempDisposable, readdir, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -9,6 +9,7 @@ import { RunningServer } from '../../infra/servers/running-server.ts';
 import { KubernetesConnectionStore } from '../../shared/adapters/kubernetes-connection-store.ts';
 import type { BusUser } from '../../shared/domain/bus-user.ts';
 import type { ConnectionValue } from '../../shared/domain/connection.ts';
+import type { PagePatch } from '../../shared/domain/page-patch.ts';
 import {
   accountToken,
   applyObject,
@@ -33,6 +34,8 @@ const GATEWAYS = {
   client: { namespace: 'liqo-tenant-rome', name: 'milan', remote: 'rome', octets: [2, 1] },
 } as const;
 type Mode = keyof typeof GATEWAYS;
+const PAGE_TOKEN = 'who-has-this-may-look';
+const isPage = ({ metadata }: KubernetesObject) => metadata.name === 'wg-wg-keepalive-page';
 
 /**
  * What a cluster would run, run here: the command lines of the chart, each as a process with the token of its own
@@ -66,11 +69,15 @@ await describeReal("the chart's processes", ['helm', 'go', 'openssl', 'nats-serv
     const setup = await startProcess(await processOf('setup', podOf(job as KubernetesObject), { role: 'setup' }));
     expect(await setup.exited, await setup.logTail()).toEqual({ code: 0, signal: null });
 
-    await Promise.all(objects.filter(({ kind }) => kind === 'Deployment').map(startFunction));
+    const deployments = objects.filter(({ kind }) => kind === 'Deployment');
+    const [pages, functions] = [deployments.filter(isPage), deployments.filter((deployment) => !isPage(deployment))];
+    await Promise.all(functions.map(startFunction));
     await Promise.all((['server', 'client'] as const).map(startGateway));
     for (const mode of ['server', 'client'] as const) {
       await eventually(async () => (await statusOf(mode)) === 'Connected', `Connected at the ${mode}`, 60_000);
     }
+    const page = await startPage(pages[0] as KubernetesObject);
+    await eventually(async () => (await connectionsOn(page)) === 2, 'both Connections on the page');
     for (const file of (await readdir(logs)).filter((name) => name.endsWith('.log'))) {
       expect(await readFile(join(logs, file), 'utf8'), file).not.toMatch(/permissions violation|forbidden|: 40[13] /i);
     }
@@ -86,6 +93,32 @@ await describeReal("the chart's processes", ['helm', 'go', 'openssl', 'nats-serv
     const name = deployment.metadata.name.replace('wg-wg-keepalive-', '');
     const spec = await processOf(name, podOf(deployment), { role: 'function', name });
     await serve(spec, 'readyz', (address) => [...spec.args, `--metrics-bind-address=${address}`]);
+  }
+
+  /** @returns the address that its log tells, with the token */
+  async function startPage(deployment: KubernetesObject): Promise<string> {
+    const tokenFile = join(logs, 'page-token');
+    await writeFile(tokenFile, PAGE_TOKEN);
+    const spec = await processOf('page', podOf(deployment), { role: 'page' });
+    const args = spec.args.map((arg) => arg.replace('/etc/wg-keepalive/page/token', tokenFile));
+    const isBind = (arg: string) => arg.startsWith('--ui-bind-address=');
+    expect(args.filter(isBind)).toEqual(['--ui-bind-address=:8088']);
+    return serve(spec, 'healthz', (address) => args.map((arg) => (isBind(arg) ? `--ui-bind-address=${address}` : arg)));
+  }
+
+  /** Connected ones, as the page's first event tells it to who has the token. */
+  async function connectionsOn(address: string): Promise<number> {
+    const headers = { cookie: `wg-keepalive-page=${PAGE_TOKEN}` };
+    const { body } = await fetch(`http://${address}/events`, { headers, signal: AbortSignal.timeout(10_000) });
+    let told = '';
+    for await (const chunk of body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      told += chunk;
+      const [data] = /(?<=^data: ).*(?=\n\n)/m.exec(told) ?? [];
+      if (data === undefined) continue;
+      const { connections = [] } = JSON.parse(data) as PagePatch;
+      return connections.filter(({ value }) => value === 'Connected').length;
+    }
+    return 0;
   }
 
   async function startGateway(mode: Mode): Promise<void> {
@@ -140,9 +173,10 @@ await describeReal("the chart's processes", ['helm', 'go', 'openssl', 'nats-serv
     spec: Awaited<ReturnType<typeof processOf>>,
     path: string,
     argsFor: (address: string) => string[],
-  ) {
+  ): Promise<string> {
+    let address = '';
     const server = await onFreePorts(1, '127.0.0.1', ([port = 0]) => {
-      const address = `127.0.0.1:${port}`;
+      address = `127.0.0.1:${port}`;
       const probe = async (signal: AbortSignal) =>
         (await fetch(`http://${address}/${path}`, { signal })).ok || undefined;
       return RunningServer.start(
@@ -151,5 +185,6 @@ await describeReal("the chart's processes", ['helm', 'go', 'openssl', 'nats-serv
       );
     });
     cleanUp.use(server);
+    return address;
   }
 });

@@ -84,7 +84,7 @@ await describeReal('the chart', ['helm'], () => {
       nats: { ...EVERYTHING.nats, replicas: 3, history: { maxAge: '72h', observationsMaxBytes: '240Gi' } },
     });
     const args = objects.flatMap((object) => podOf(object)?.containers.map((container) => container.args) ?? []);
-    expect(args.map(([command]) => command).sort()).toEqual([...FUNCTIONS.map(() => 'function'), 'setup']);
+    expect(args.map(([command]) => command).sort()).toEqual([...FUNCTIONS.map(() => 'function'), 'setup', 'ui']);
     for (const [command, ...flags] of args) {
       if (command === 'setup') {
         expect(parseOptions('setup', flags, {}).options).toMatchObject({
@@ -92,6 +92,13 @@ await describeReal('the chart', ['helm'], () => {
           historyMaxAgeMs: 72 * 3_600_000,
           observationsMaxBytes: 240 * 2 ** 30,
           decisionsMaxBytes: HISTORY.decisionsMaxBytes,
+        });
+      } else if (command === 'ui') {
+        expect(parseOptions('ui', flags, {}).options).toMatchObject({
+          uiBindAddress: { port: 8_088 },
+          uiTokenFile: '/etc/wg-keepalive/page/token',
+          watchNamespaces: ['tenant-a'],
+          natsCredentialsFile: '/etc/wg-keepalive/nats/seed',
         });
       } else {
         expect(parseOptions('function', flags, {}).options).toMatchObject({
@@ -104,6 +111,29 @@ await describeReal('the chart', ['helm'], () => {
         });
       }
     }
+  });
+
+  it('deploys the page where that is wanted, as its NATS user, with its token, behind a Service', async () => {
+    const isPage = ({ metadata }: KubernetesObject) => metadata.name === 'wg-wg-keepalive-page';
+    expect((await renderChart()).filter(isPage)).toEqual([]);
+    const objects = (await renderChart({ page: { enabled: true, tokenSecret: 'look' } })).filter(isPage);
+    const deployment = objects.find(({ kind }) => kind === 'Deployment') as KubernetesObject;
+    const service = objects.find(({ kind }) => kind === 'Service');
+    const pod = podOf(deployment);
+    expect(pod?.serviceAccountName).toBe('wg-wg-keepalive-page');
+    expect(pod?.volumes?.map(({ secret }) => secret?.secretName)).toEqual(['look', 'wg-keepalive-nats-page']);
+    expect(pod?.containers).toMatchObject([
+      {
+        ports: [{ name: 'http', containerPort: 8088 }],
+        readinessProbe: { httpGet: { path: '/healthz', port: 'http' } },
+        livenessProbe: { httpGet: { path: '/healthz', port: 'http' } },
+      },
+    ]);
+    const { selector } = deployment.spec as { selector: { matchLabels: object } };
+    expect(service?.spec).toEqual({
+      selector: selector.matchLabels,
+      ports: [{ name: 'http', port: 80, targetPort: 'http' }],
+    });
   });
 
   it('gives functions and setup the environment that is wanted, and none without', async () => {
@@ -143,7 +173,10 @@ await describeReal('the chart', ['helm'], () => {
     );
     expect(triggers.sort()).toEqual(consumers.sort());
     const fixed = objects.filter(({ kind, spec }) => kind === 'Deployment' && 'replicas' in (spec as object));
-    expect(fixed.map(({ metadata }) => metadata.name)).toEqual(['wg-wg-keepalive-connection-watch']);
+    expect(fixed.map(({ metadata }) => metadata.name)).toEqual([
+      'wg-wg-keepalive-connection-watch',
+      'wg-wg-keepalive-page',
+    ]);
   });
 
   it.each([
@@ -152,6 +185,7 @@ await describeReal('the chart', ['helm'], () => {
     [{ nats: { url: 'nats://user:secret@nats:4222' } }, /url/],
     [{ replicas: 3 }, /replicas/],
     [{ env: { HTTPS_PROXY: 3128 } }, /HTTPS_PROXY/],
+    [{ page: { enabled: true, tokenSecret: '' } }, /tokenSecret/],
     [{ keda: { enabled: true, minReplicas: 9 } }, /keda\.minReplicas: 9 is more than keda\.maxReplicas, which is 8/],
     [
       { ping: { interval: '2.5s' } },

@@ -1,5 +1,5 @@
 {{- /*
-What each function does at the Kubernetes API: exactly this, proven with its own token against a real API server
+What each function, and the page, does at the Kubernetes API: exactly this, proven with its own token against a real API server
 (test/system/chart-rbac.test.ts).
 */ -}}
 {{- define "wg-keepalive.rules" -}}
@@ -16,6 +16,10 @@ connection-ensure:
   - { apiGroups: [networking.liqo.io], resources: [connections/status], verbs: [patch] }
 gateway-silence:
   - { apiGroups: [networking.liqo.io], resources: [connections], verbs: [get] }
+{{- if .Values.page.enabled }}
+page:
+  - { apiGroups: [networking.liqo.io], resources: [connections], verbs: [list, watch] }
+{{- end }}
 {{- end }}
 
 {{- /* What waits for each function, for KEDA; as functions/<name>/manifest.ts has it (test/system/chart.test.ts). */ -}}

@@ -35,15 +35,15 @@ export const run: Run<'lab'> = async (options) => {
   const signal = AbortSignal.any([stopped, over.signal]);
   const screen = { out: options.json ? process.stderr : process.stdout, input: process.stdin };
   const tunnels = scenario?.tunnels ?? options.labTunnels;
-  const page = options.ui
-    ? await startLabPage(lab, { clock: systemClock, bind: options.uiBindAddress, signal, settings: labOptions })
-    : undefined;
-  const watching = watchLab(lab, screen, {
-    ...{ clock: systemClock, tunnels, signal, quit: () => over.abort() },
-    ...(page && { pageUrl: page.url }),
-  });
   let report: ScenarioReport | undefined;
   try {
+    const page = options.ui
+      ? await startLabPage(lab, { clock: systemClock, bind: options.uiBindAddress, signal, settings: labOptions })
+      : undefined;
+    const watching = watchLab(lab, screen, {
+      ...{ clock: systemClock, tunnels, signal, quit: () => over.abort() },
+      ...(page && { pageUrl: page.url }),
+    });
     if (scenario !== undefined) {
       report = await play(lab, scenario, signal);
       if (options.durationMs === undefined) over.abort();

@@ -1,6 +1,8 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { BindAddress } from '../../shared/cli/option-kinds.ts';
+import { OPTIONS } from '../../shared/cli/options.ts';
 import { pagePast } from '../../shared/cli/page-past.ts';
-import { servePageNearby } from '../../shared/cli/serve-page.ts';
+import { servePage } from '../../shared/cli/serve-page.ts';
 import type { Clock } from '../../shared/ports/clock.ts';
 import { type PageControls, RefusedAction } from '../../shared/ports/page-source.ts';
 import type { Lab, LabOptions } from './lab.ts';
@@ -26,7 +28,10 @@ export function labControls(lab: Lab): PageControls {
   };
 }
 
-/** Serves the lab's page until `signal` aborts; says where. @throws ListenError unless only the port is taken */
+/**
+ * Serves the lab's page until `signal` aborts; says where: on a free port if the one by default is taken.
+ * @throws StartError where it cannot listen
+ */
 export async function startLabPage(
   lab: Lab,
   options: {
@@ -42,7 +47,10 @@ export async function startLabPage(
   const settings = { intervalMs: ping.intervalMs, lossThreshold: ping.lossThreshold, ...functions };
   const { history, ...sources } = await lab.sources();
   const past = pagePast(history, clock, settings);
-  const { view, url, watching } = await servePageNearby({ bind, signal, controls: labControls(lab), past, sources });
+  const { view, url, watching } = await servePage({
+    ...{ bind, signal, past, sources, controls: labControls(lab) },
+    orFreePort: isDeepStrictEqual(bind, OPTIONS.uiBindAddress.default),
+  });
   void watching;
   void tellState();
   return { url };

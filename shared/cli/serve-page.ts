@@ -8,10 +8,13 @@ import { systemClock } from '../adapters/system-clock.ts';
 import { PageView } from '../domain/page-view.ts';
 import type { PageControls, PagePast } from '../ports/page-source.ts';
 import { type PageSources, watchPage } from '../runtime/watch-page.ts';
-import type { BindAddress } from './option-kinds.ts';
+import { StartError } from './errors.ts';
+import { type BindAddress, bindAddress } from './option-kinds.ts';
 
 export type ServePageOptions = {
   readonly bind: BindAddress;
+  /** Where somebody has that port already, any free one will do. */
+  readonly orFreePort?: boolean;
   /** Demanded of who looks. Left out: one is made where others than this machine could look. */
   readonly token?: string;
   readonly sources: Pick<PageSources, 'live' | 'notices' | 'feed' | 'statistics'>;
@@ -31,8 +34,20 @@ export type ServedPage = {
 
 const LOOPBACK = ['127.0.0.1', '::1', 'localhost'];
 
-/** Serves the page until `signal` aborts. @throws ListenError */
+/** Serves the page until `signal` aborts. @throws StartError where it cannot listen */
 export async function servePage(options: ServePageOptions): Promise<ServedPage> {
+  const { bind, orFreePort = false } = options;
+  try {
+    return await serve(options);
+  } catch (error) {
+    if (!(error instanceof ListenError)) throw error;
+    if (orFreePort && error.code === 'EADDRINUSE') return serve({ ...options, bind: { ...bind, port: 0 } });
+    throw new StartError(`--ui-bind-address ${bindAddress.format(bind)}: ${error.message}`, { cause: error });
+  }
+}
+
+/** @throws ListenError */
+async function serve(options: ServePageOptions): Promise<ServedPage> {
   const { sources, signal, controls, past } = options;
   const { readPageFiles } = await import('./page-files.ts');
   const { host = '::', port } = options.bind;
@@ -61,14 +76,4 @@ export async function servePage(options: ServePageOptions): Promise<ServedPage> 
   const shownHost = host === '::' || host === '0.0.0.0' ? 'localhost' : host.includes(':') ? `[${host}]` : host;
   const url = `http://${shownHost}:${server.port}/${token === undefined ? '' : `?token=${token}`}`;
   return { view, url, server, watching };
-}
-
-/** On the port that is asked for, or on any where somebody has that one already. */
-export async function servePageNearby(options: ServePageOptions): Promise<ServedPage> {
-  try {
-    return await servePage(options);
-  } catch (error) {
-    if (!(error instanceof ListenError) || error.code !== 'EADDRINUSE') throw error;
-    return servePage({ ...options, bind: { ...options.bind, port: 0 } });
-  }
 }

@@ -96,6 +96,7 @@ describe('npm start', () => {
     [['--tunnels', '65'], /--tunnels "65": want/],
     [['--tunnel-count', '2'], /--tunnel-count: lab has no such flag/],
     [['--scenario', 'nowhere.yaml'], /nowhere\.yaml/],
+    [['--ui-bind-address', '203.0.113.1:8088'], /--ui-bind-address 203\.0\.113\.1:8088: cannot listen/],
   ])('refuses %j with exit code 2, naming the flag and the value', async (args, message) => {
     const { stderr, stdout, code } = await lab(...args);
     expect(code).toBe(2);

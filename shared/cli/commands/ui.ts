@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises';
-import { ListenError } from '../../adapters/health-server.ts';
 import { KubernetesChangeFeed } from '../../adapters/kubernetes-change-feed.ts';
 import { NatsBus } from '../../adapters/nats-bus.ts';
 import { NatsBusStatistics } from '../../adapters/nats-bus-statistics.ts';
@@ -9,11 +8,10 @@ import { createPinoLogger } from '../../adapters/pino-logger.ts';
 import { systemClock } from '../../adapters/system-clock.ts';
 import type { Run } from '../command-table.ts';
 import { connectKubernetes } from '../connect-kubernetes.ts';
-import { StartError, UsageError } from '../errors.ts';
+import { UsageError } from '../errors.ts';
 import { natsFromOptions } from '../nats-from-options.ts';
-import { bindAddress } from '../option-kinds.ts';
 import { pagePast } from '../page-past.ts';
-import { type ServePageOptions, servePage } from '../serve-page.ts';
+import { servePage } from '../serve-page.ts';
 import { abortOnStopSignal } from '../shutdown.ts';
 
 /** A watch that has died is noticed within a few seconds: the page says within 10 s that it may be wrong. */
@@ -29,7 +27,7 @@ export const run: Run<'ui'> = async (options) => {
   const bus = NatsBus.open(nats, systemClock, log);
   const { watchNamespaces } = options;
   try {
-    const { url, watching } = await listening({
+    const { url, watching } = await servePage({
       ...{ bind: options.uiBindAddress, signal: stop, ...(token !== undefined && { token }) },
       past: pagePast(new NatsHistory(bus.link, systemClock), systemClock),
       sources: {
@@ -50,15 +48,6 @@ export const run: Run<'ui'> = async (options) => {
     kubernetes.close();
   }
 };
-
-async function listening(options: ServePageOptions) {
-  try {
-    return await servePage(options);
-  } catch (error) {
-    if (!(error instanceof ListenError)) throw error;
-    throw new StartError(`--ui-bind-address ${bindAddress.format(options.bind)}: ${error.message}`, { cause: error });
-  }
-}
 
 async function readToken(file: string): Promise<string> {
   const token = await readFile(file, 'utf8').catch((cause) => {

@@ -13,23 +13,17 @@ export type Uplink = {
 const FIRST = [198, 18] as const;
 const SUBNETS = 2 ** 15;
 
-let runs = 0;
-
-/** Names and addresses, a /30 each, that no other run on this machine has: they follow from this process's id. */
-export function reserveUplinks(): { readonly server: Uplink; readonly client: Uplink } {
+/**
+ * All that this machine may have free, a /30 each, in an order that follows from this process's id. The name follows
+ * from the addresses: the kernel gives it to one only, so who has the interface has the addresses, too.
+ */
+export function* uplinkCandidates(): Generator<Uplink> {
   const used = new Set(Object.values(networkInterfaces()).flatMap((list = []) => list.map(({ address }) => address)));
-  const run = `${process.pid.toString(36)}${(runs++).toString(36)}`;
-  let subnet = (2 * process.pid) % SUBNETS;
-  const next = (side: string): Uplink => {
-    for (let tried = 0; tried < SUBNETS; tried++) {
-      const [rootAddress, address] = [addressIn(subnet, 1), addressIn(subnet, 2)];
-      subnet = (subnet + 1) % SUBNETS;
-      if (used.has(rootAddress)) continue;
-      return { rootInterface: `wgk${run}${side}`, rootAddress, address };
-    }
-    throw new Error('198.18.0.0/15 has no free /30 for the lab');
-  };
-  return { server: next('s'), client: next('c') };
+  for (let tried = 0; tried < SUBNETS; tried++) {
+    const subnet = (2 * process.pid + tried) % SUBNETS;
+    const [rootAddress, address] = [addressIn(subnet, 1), addressIn(subnet, 2)];
+    if (!used.has(rootAddress)) yield { rootInterface: `wgk-uplink${subnet}`, rootAddress, address };
+  }
 }
 
 function addressIn(subnet: number, host: number): string {

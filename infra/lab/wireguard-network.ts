@@ -18,7 +18,7 @@ import {
   MAX_TUNNELS,
 } from '../../shared/domain/tunnel-interface.ts';
 import { type CommandLine, NetworkNamespace, runCommand } from './network-namespace.ts';
-import { reserveUplinks, type Uplink } from './uplink-addresses.ts';
+import { type Uplink, uplinkCandidates } from './uplink-addresses.ts';
 import { createWireguardKeys, startWireguardDevice, type WireguardDevice } from './wireguard-device.ts';
 import { requireWireguard } from './wireguard-needs.ts';
 
@@ -93,6 +93,11 @@ export class WireguardNetwork implements AsyncDisposable {
     this.#namespaces = namespaces;
     this.#uplinks = uplinks;
     this.#options = options;
+  }
+
+  /** Names of its interfaces in the root namespace. */
+  get rootInterfaces(): string[] {
+    return Object.values(this.#uplinks).map(({ rootInterface }) => rootInterface);
   }
 
   /** Address in a side's namespace that the root namespace reaches. */
@@ -213,11 +218,7 @@ export class WireguardNetwork implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#tunnels.keys()].map((interfaceId) => this.removeTunnel(interfaceId)));
     // The kernel would do it as well, a moment later.
-    await Promise.allSettled(
-      Object.values(this.#uplinks).map(({ rootInterface }) =>
-        runCommand({ command: 'ip', args: ['link', 'delete', rootInterface] }),
-      ),
-    );
+    await Promise.allSettled(GATEWAY_MODES.map((side) => this.exec(side, 'ip', ['link', 'delete', 'uplink'])));
     await Promise.all(Object.values(this.#namespaces).map((namespace) => namespace[Symbol.asyncDispose]()));
   }
 
@@ -239,14 +240,13 @@ async function connect(
   namespaces: Readonly<Record<GatewayMode, NetworkNamespace>>,
 ): Promise<Readonly<Record<GatewayMode, Uplink>>> {
   const { server, client } = namespaces;
-  const uplinks = reserveUplinks();
+  const uplinks = { server: await addUplink(server), client: await addUplink(client) };
   await server.exec('ip', [...'link add underlay type veth peer name underlay netns'.split(' '), `${client.pid}`]);
   for (const side of GATEWAY_MODES) {
     const { rootInterface, rootAddress, address } = uplinks[side];
     await runCommand(
       { command: 'ip', args: ['-batch', '-'] },
-      `link add ${rootInterface} type veth peer name uplink netns ${namespaces[side].pid}
-address add ${rootAddress}/30 dev ${rootInterface}
+      `address add ${rootAddress}/30 dev ${rootInterface}
 link set ${rootInterface} up
 `,
     );
@@ -263,4 +263,18 @@ route replace ${uplinks.server.rootAddress}/32 via ${rootAddress} dev uplink
     await namespaces[side].exec('nft', ['-f', '-'], RULES);
   }
   return uplinks;
+}
+
+/** A cable whose name, and so addresses, no other lab of this machine has, though it starts at the same moment. */
+async function addUplink(namespace: NetworkNamespace): Promise<Uplink> {
+  for (const uplink of uplinkCandidates()) {
+    const args = ['link', 'add', uplink.rootInterface, ...'type veth peer name uplink netns'.split(' ')];
+    try {
+      await runCommand({ command: 'ip', args: [...args, `${namespace.pid}`] });
+      return uplink;
+    } catch (error) {
+      if (!/File exists/.test((error as Error).message)) throw error;
+    }
+  }
+  throw new Error('198.18.0.0/15 has no free /30 for the lab');
 }

@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { startWireguardNetwork, type WireguardNetwork } from '../../infra/lab/wireguard-network.ts';
-import type { GatewayMode } from '../../shared/domain/tunnel-interface.ts';
+import { GATEWAY_MODES, type GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import { describeReal } from '../support/real-parts.ts';
 
 const run = promisify(execFile);
@@ -96,20 +96,31 @@ PATH=\${PATH#*:} exec wireguard-go "$@"
     });
   });
 
+  test('several that start at once have addresses of their own, which both sides reach', async () => {
+    await using networks = new AsyncDisposableStack();
+    const starts = await Promise.all([1, 2, 3].map(() => startWireguardNetwork({ tunnels: 1, logFolder })));
+    for (const network of starts) networks.use(network);
+    expect(new Set(starts.flatMap(({ rootInterfaces }) => rootInterfaces)).size).toBe(6);
+    for (const network of starts) {
+      for (const side of GATEWAY_MODES) expect(await probe(network, network.host, 5_000, side)).toBe(reached);
+    }
+  });
+
   test('C36: leaves nothing behind, killed or not, and starts again at once', async () => {
     for (let round = 0; round < 3; round++) {
       const child = spawn(process.execPath, ['--input-type=module-typescript', '--eval', holdNetwork(logFolder)]);
       const [line] = await once(createInterface(child.stdout), 'line');
-      const holders = JSON.parse(line) as { readonly pid: number; readonly prefix: string };
-      expect(await rootInterfaces(holders.prefix)).toHaveLength(2);
+      const interfaces = JSON.parse(line) as string[];
+      expect(interfaces).toHaveLength(2);
+      expect(await present(interfaces)).toEqual(interfaces);
       child.kill('SIGKILL');
       await once(child, 'exit');
-      await expect.poll(() => rootInterfaces(holders.prefix), { timeout: 20_000 }).toEqual([]);
+      await expect.poll(() => present(interfaces), { timeout: 20_000 }).toEqual([]);
     }
     const network = await startWireguardNetwork({ tunnels: 1, logFolder });
     expect(await probe(network, '169.254.18.2')).toBe(reached);
     await network[Symbol.asyncDispose]();
-    await expect.poll(() => rootInterfaces(prefixOf(process.pid)), { timeout: 20_000 }).toEqual([]);
+    await expect.poll(() => present(network.rootInterfaces), { timeout: 20_000 }).toEqual([]);
   });
 
   test('C36: without the right to make networks it says so', async () => {
@@ -166,18 +177,15 @@ const reached = 'ECONNREFUSED';
 function holdNetwork(folder: string): string {
   return `
     import { startWireguardNetwork } from ${JSON.stringify(module)};
-    await startWireguardNetwork({ tunnels: 1, logFolder: ${JSON.stringify(folder)} });
-    console.log(JSON.stringify({ pid: process.pid, prefix: ${JSON.stringify('wgk')} + process.pid.toString(36) }));
+    const network = await startWireguardNetwork({ tunnels: 1, logFolder: ${JSON.stringify(folder)} });
+    console.log(JSON.stringify(network.rootInterfaces));
     setInterval(() => {}, 1_000);
   `;
 }
 
-function prefixOf(pid: number): string {
-  return `wgk${pid.toString(36)}`;
-}
-
-async function rootInterfaces(prefix: string): Promise<string[]> {
+/** Those of these interfaces that the root namespace has. */
+async function present(names: readonly string[]): Promise<string[]> {
   const { stdout } = await run('ip', ['-json', 'link']);
   const links = JSON.parse(stdout) as readonly { readonly ifname: string }[];
-  return links.map(({ ifname }) => ifname).filter((name) => name.startsWith(prefix));
+  return names.filter((name) => links.some(({ ifname }) => ifname === name));
 }

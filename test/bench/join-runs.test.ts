@@ -7,7 +7,7 @@ function part(commit: string, load: number, suites: Readonly<Record<string, numb
   return {
     ...{ format: BENCH_FORMAT, startedAt: `${commit}`, tookMs: 10, versions: { commit, node: '24' } },
     ...{ repeats: 3, durationMs: 1 },
-    machine: { cpu: 'x', cores: 2, memoryBytes: 1, system: 'x', loadAtStart: load, loadAtEnd: load, niceness: 0 },
+    machine: { cpu: 'x', cores: 2, memoryBytes: 24 * 2 ** 30, system: 'x', loadAtStart: load, loadAtEnd: load, niceness: 0 },
     suites: Object.entries(suites).map(([name, sample]) => ({
       ...{ name, summary: name, cases: [{ name: 'a', unit: 'ms', better: 'lower', samples: [sample] }] },
     })),
@@ -44,8 +44,10 @@ describe('joinRuns', () => {
 
   it('refuses a run of another machine', () => {
     const kept = part('one', 0, {});
+    const afterBoot = { ...kept.machine, memoryBytes: kept.machine.memoryBytes - 12_288 };
+    expect(joinRuns(kept, { ...kept, machine: afterBoot }).parts).toBe(2);
     expect(() => joinRuns(kept, { ...kept, machine: { ...kept.machine, cores: 8 } })).toThrow(
-      new UsageError('--resume: cores is 8, the kept run is of a machine with 2'),
+      new UsageError('--resume: this machine is x, 8 cores, 24 GiB, the kept run is of x, 2 cores, 24 GiB'),
     );
   });
 });

@@ -8,11 +8,8 @@ import { type BenchRun, circumstancesOf, type SuiteResult } from './result.ts';
  * @throws UsageError for runs of two machines
  */
 export function joinRuns(earlier: BenchRun, later: BenchRun): BenchRun {
-  for (const what of ['cpu', 'cores', 'memoryBytes'] as const) {
-    const [before, now] = [earlier.machine[what], later.machine[what]];
-    if (before !== now)
-      throw new UsageError(`--resume: ${what} is ${now}, the kept run is of a machine with ${before}`);
-  }
+  const [before, now] = [hardwareOf(earlier), hardwareOf(later)];
+  if (before !== now) throw new UsageError(`--resume: this machine is ${now}, the kept run is of ${before}`);
   const suites = new Map([...suitesOf(earlier), ...suitesOf(later)].map((suite) => [suite.name, suite]));
   return {
     ...later,
@@ -22,6 +19,11 @@ export function joinRuns(earlier: BenchRun, later: BenchRun): BenchRun {
     versions: joinVersions(earlier.versions, later.versions),
     suites: [...suites.values()].sort((a, b) => a.name.localeCompare(b.name)),
   };
+}
+
+/** In whole GiB: what a kernel leaves of the memory changes by some pages from one boot to the next. */
+function hardwareOf({ machine: { cpu, cores, memoryBytes } }: BenchRun): string {
+  return `${cpu}, ${cores} cores, ${Math.round(memoryBytes / 2 ** 30)} GiB`;
 }
 
 function suitesOf(run: BenchRun): readonly SuiteResult[] {

@@ -7,7 +7,15 @@ function part(commit: string, load: number, suites: Readonly<Record<string, numb
   return {
     ...{ format: BENCH_FORMAT, startedAt: `${commit}`, tookMs: 10, versions: { commit, node: '24' } },
     ...{ repeats: 3, durationMs: 1 },
-    machine: { cpu: 'x', cores: 2, memoryBytes: 24 * 2 ** 30, system: 'x', loadAtStart: load, loadAtEnd: load, niceness: 0 },
+    machine: {
+      cpu: 'x',
+      cores: 2,
+      memoryBytes: 24 * 2 ** 30,
+      system: 'x',
+      loadAtStart: load,
+      loadAtEnd: load,
+      niceness: 0,
+    },
     suites: Object.entries(suites).map(([name, sample]) => ({
       ...{ name, summary: name, cases: [{ name: 'a', unit: 'ms', better: 'lower', samples: [sample] }] },
     })),

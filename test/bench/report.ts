@@ -87,7 +87,7 @@ function circumstancesText(taken: Circumstances, cores: number): string {
   const nice = taken.niceness === 0 ? '' : `, at niceness ${taken.niceness}`;
   const priority = taken.isRealTime ? ', in the real-time class of the scheduler' : nice;
   const busy =
-    Math.max(loadAtStart, loadAtEnd) > cores
+    loadAtStart > cores // afterwards it is the suites' own load, too
       ? ' **A busy machine**: more was at work on it than it has cores. Figures by time are too low and spreads too wide; figures by CPU time, and ratios to a floor of the same run, hold better.'
       : '';
   return `${startedAt.slice(0, 10)}, commit ${commit}, ${repeats} repeats, ${formatDuration(durationMs)} of steady load, ${formatDuration(

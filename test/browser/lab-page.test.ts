@@ -6,7 +6,14 @@ import { type EmbeddedLab, startEmbeddedLab } from '../../infra/lab/embedded-lab
 import { startLabPage } from '../../infra/lab/lab-page.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { DEFAULT_PING_SETTINGS } from '../../shared/domain/ping-settings.ts';
-import { expectAccessible, launchChromium, overflows, type PageLog, watchPageLog } from '../support/browser.ts';
+import {
+  expectAccessible,
+  launchChromium,
+  overflows,
+  type PageLog,
+  untilLive,
+  watchPageLog,
+} from '../support/browser.ts';
 import { describeReal } from '../support/real-parts.ts';
 import { silentLogger } from '../support/silent-logger.ts';
 
@@ -58,7 +65,7 @@ await describeReal('the page of the lab, in Chromium', ['chromium'], () => {
     opened.setDefaultTimeout(TIMEOUT_MS);
     log = watchPageLog(opened, url);
     await opened.goto(url);
-    await opened.locator('#pulse[data-state="live"]').waitFor();
+    await untilLive(opened, log);
     return opened;
   }
 

@@ -32,6 +32,17 @@ export function watchPageLog(page: Page, origin: string): PageLog {
   return log;
 }
 
+/** Waits until the page says that it is live. @throws Error with what it says instead, and what went wrong in it */
+export async function untilLive(page: Page, log: PageLog): Promise<void> {
+  await page
+    .locator('#pulse[data-state="live"]')
+    .waitFor()
+    .catch(async (cause) => {
+      const said = await page.locator('header, #banner').allTextContents();
+      throw new Error(`not live: ${JSON.stringify({ said, ...log })}`, { cause });
+    });
+}
+
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 
 type Finding = {

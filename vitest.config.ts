@@ -48,7 +48,7 @@ class LongestFirst extends BaseSequencer {
 }
 
 const isCi = Boolean(process.env.CI);
-/** The long suites mostly wait, in servers, ports, processes and namespaces of their own. */
+/** Suites mostly wait, in servers, ports, processes and namespaces of their own. */
 const AT_A_TIME = 3;
 /** They run against real time: what a noisy machine spoils there is tried once more before it counts. */
 const RETRY = isCi ? 1 : 0;
@@ -62,7 +62,7 @@ export default defineConfig({
     maxConcurrency: AT_A_TIME,
     sequence: { sequencer: LongestFirst },
     projects: [
-      project('unit', 1, 20 * SECOND_MS, { include: ['*'], exclude: LONG }),
+      project('unit', 1, 20 * SECOND_MS, { include: ['*'], exclude: LONG, maxWorkers: AT_A_TIME }),
       project('simulation', 2, 180 * SECOND_MS, { include: ['simulation'], maxWorkers: AT_A_TIME }),
       project('contract', 2, 60 * SECOND_MS, { include: ['contract'], maxWorkers: AT_A_TIME, retry: RETRY }),
       project('browser', 2, 120 * SECOND_MS, { include: ['browser'], maxWorkers: AT_A_TIME, retry: RETRY }),

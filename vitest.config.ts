@@ -54,8 +54,8 @@ const AT_A_TIME = 3;
 const RETRY = isCi ? 1 : 0;
 
 /**
- * Cheap ones first. Chromium gives up what it loads when an interface of the machine comes or goes, as those of the real
- * labs do, so it has its turn before them.
+ * Cheap ones first. Beside real labs a page in Chromium loaded nothing now and then, most likely because interfaces of the
+ * machine come and go with them (ERR_NETWORK_CHANGED), so it has its turn before them.
  */
 export default defineConfig({
   test: {

@@ -177,7 +177,7 @@ await describeReal('the page of the lab, in Chromium', ['chromium'], () => {
     await page.getByRole('button', { name: 'Play' }).click();
     await page.locator('#past').getByRole('button', { name: 'Pause' }).click();
     await page.getByRole('button', { name: 'Back to live' }).click();
-    await page.locator('#pulse[data-state="live"]').waitFor();
+    await untilLive(page, log);
     await shows('liqo-tunnel1', 'Connected');
     await page.locator('#lab').waitFor();
 

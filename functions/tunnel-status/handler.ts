@@ -1,7 +1,13 @@
 import { type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
 import { connectionOf, type TunnelEvent } from '../../shared/domain/observation.ts';
 import { tunnelStateKey } from '../../shared/domain/subjects.ts';
-import { isOvertaken, judgeEvent, judgeWrite, type WriteCandidate } from '../../shared/domain/tunnel-status.ts';
+import {
+  isOvertaken,
+  judgeEvent,
+  judgeWrite,
+  type TunnelState,
+  type WriteCandidate,
+} from '../../shared/domain/tunnel-status.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
@@ -33,6 +39,7 @@ export const tunnelStatus = defineFunction<TunnelEvent>({
         return { ...outcome, connection, interfaceId: data.interfaceId, judgedBy };
 
         async function judgeAndSettle(): Promise<Outcome> {
+          let unwritten: TunnelState | undefined;
           for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
             const state = conflicts === 0 ? await cache.load() : await cache.reload();
             if (isOvertaken(state, data, place)) return { outcome: 'stale', reason: 'Overtaken' };
@@ -47,8 +54,10 @@ export const tunnelStatus = defineFunction<TunnelEvent>({
             }
             const outcome = await updateTunnelStatus(judgement, { cache, connection, context });
             if (outcome !== 'conflict') return outcome;
+            unwritten = judgement.state;
           }
-          cache.forget();
+          // As after a write that the API refused: the order and the change of value were perhaps in this copy only.
+          if (unwritten !== undefined) await cache.save(unwritten);
           return { outcome: 'failed', reason: 'Conflict' };
         }
       },

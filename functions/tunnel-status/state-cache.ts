@@ -72,11 +72,6 @@ export class TunnelCache {
     return copy.state;
   }
 
-  /** An event was settled that the copy does not tell of. */
-  forget(): void {
-    this.#copies.delete(this.#key);
-  }
-
   /**
    * Whether the bucket still has what this copy came from. A process that slept with an event in its hands cannot know
    * otherwise that somebody else has handled it, and later ones, in the meantime. `false`: the copy is dropped.
@@ -84,7 +79,7 @@ export class TunnelCache {
   async confirm(): Promise<boolean> {
     const revision = (await this.#store.get(this.#key))?.revision ?? 0;
     const isCurrent = revision === this.#copies.get(this.#key)?.revision;
-    if (!isCurrent) this.forget();
+    if (!isCurrent) this.#forget();
     return isCurrent;
   }
 
@@ -92,7 +87,7 @@ export class TunnelCache {
   async save(state: TunnelState): Promise<boolean> {
     const kept = { ...state, place: this.#event.place };
     const revision = await this.#store.put(this.#key, kept, this.#copies.get(this.#key)?.revision ?? 0);
-    if (revision === undefined) this.forget();
+    if (revision === undefined) this.#forget();
     else this.#copies.set(this.#key, { state: kept, kept, revision });
     return revision !== undefined;
   }
@@ -107,6 +102,10 @@ export class TunnelCache {
     if (state !== undefined && mustBeKept(state, copy?.kept, this.#event.data)) return this.save(state);
     if (copy !== undefined) copy.state = state;
     return true;
+  }
+
+  #forget(): void {
+    this.#copies.delete(this.#key);
   }
 
   async #fetch(): Promise<Copy> {

@@ -5,7 +5,7 @@ import { observationSubject } from '../../shared/domain/subjects.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { EventBus } from '../../shared/ports/event-bus.ts';
 import { FunctionWorld, REF, type SETTINGS } from '../support/function-world.ts';
-import { passingBus } from '../support/passing.ts';
+import { passingBus, passingStore } from '../support/passing.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 async function worldWithTunnel(options: { settings?: typeof SETTINGS } = {}) {
@@ -162,6 +162,68 @@ describe('tunnel-status', () => {
       await next();
       await observe(2, 'pong', 'sent again by hand');
       expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+    });
+  });
+
+  describe('when every attempt at an event meets a conflict', () => {
+    async function contended() {
+      const { world, epoch, replica } = await worldWithTunnel();
+      let isContended = false;
+      await replica.crash();
+      const next = () =>
+        world.start('tunnel-status', {
+          connections: (store) => ({
+            ...passingStore(store),
+            async applyTunnel(...call) {
+              if (isContended) throw new StoreError('conflict', 'somebody was first', { status: 409 });
+              return store.applyTunnel(...call);
+            },
+          }),
+        });
+      const first = next();
+      const observe = (sequence: number, kind: 'pong' | 'down', id?: string) =>
+        world.observe({ gatewayEpoch: epoch, sequence, kind }, id);
+      await observe(1, 'pong');
+      await observe(5, 'pong');
+      /** While somebody else is always first. */
+      const whileContended = async (work: () => Promise<unknown>) => {
+        isContended = true;
+        await work();
+        await world.clock.settle();
+        isContended = false;
+        expect(world.tunnel()?.value).toBe('Connected');
+        expect(world.count('tunnel-status', 'failed')).toBe(1);
+      };
+      const silence = () =>
+        world.publish(observationSubject(REF, 'liqo-tunnel'), OBSERVATION_TYPE, silentOf(world, epoch));
+      return { world, observe, silence, whileContended, next, first };
+    }
+
+    it('keeps the order that only its memory had, though the event has none', async () => {
+      const { world, observe, silence, whileContended } = await contended();
+      await whileContended(silence);
+      await observe(2, 'down', 'sent again by hand');
+      expect(world.tunnel()?.value).toBe('Connected');
+      expect(world.count('tunnel-status', 'stale')).toBe(1);
+    });
+
+    it('tells the order to the replica after it', async () => {
+      const { world, observe, silence, whileContended, next, first } = await contended();
+      await whileContended(silence);
+      await first.crash();
+      next();
+      await observe(2, 'down', 'sent again by hand');
+      expect(world.tunnel()?.value).toBe('Connected');
+      expect(world.count('tunnel-status', 'stale')).toBe(1);
+    });
+
+    it('tells the change that was never shown with what takes its place', async () => {
+      const { world, observe, whileContended } = await contended();
+      await whileContended(() => observe(6, 'down'));
+      await observe(7, 'pong');
+      const told = world.decisions.filter((decision) => decision.function === 'tunnel-status');
+      expect(told.at(-1)).toMatchObject({ outcome: 'throttled', superseded: 1 });
+      expect(world.tunnel()?.value).toBe('Connected');
     });
   });
 

@@ -88,3 +88,12 @@ export function keepsTransitions(faults: Faults): boolean {
   const changed = scale + deleteConnection + foreignPut + gatewayRestart;
   return refused + changed + reorder + resend === 0;
 }
+
+/** Faults under which every transition that is not written must be counted: the API refuses, and nothing else is lost. */
+export function countsTransitions(faults: Faults): boolean {
+  const { crash, freeze, apiLate, stateError, scale, deleteConnection, foreignPut, gatewayRestart } = faults;
+  const { reorder, resend } = faults;
+  const lost = crash + freeze + apiLate + stateError;
+  const changed = scale + deleteConnection + foreignPut + gatewayRestart;
+  return lost + changed + reorder + resend === 0;
+}

@@ -1,6 +1,7 @@
 import { aggregate, sameAggregate } from '../../shared/domain/aggregate.ts';
 import { decodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import type { TunnelEntry } from '../../shared/domain/connection.ts';
+import type { Decision } from '../../shared/domain/decision.ts';
 import type { Observation, TunnelEvent } from '../../shared/domain/observation.ts';
 import type { StoredMessage } from '../../shared/ports/event-bus.ts';
 import { isGatewayLabel, type SimulatedGateway } from './simulated-gateway.ts';
@@ -76,8 +77,12 @@ function orderOf(a: Observation, b: Observation): number {
 }
 
 function tunnelEventOf(message: StoredMessage): TunnelEvent[] {
+  return tunnelEventWithId(message).map(({ data }) => data);
+}
+
+function tunnelEventWithId(message: StoredMessage): { readonly id: string; readonly data: TunnelEvent }[] {
   const decoded = decodeCloudEvent(message);
-  return 'error' in decoded ? [] : [decoded.event.data as TunnelEvent];
+  return 'error' in decoded ? [] : [{ id: decoded.event.id, data: decoded.event.data as TunnelEvent }];
 }
 
 function labelOf({ latency, lastTransitionTime }: TunnelEntry): string | undefined {
@@ -101,6 +106,46 @@ export function transitionsInOrder(messages: readonly StoredMessage[], writes: r
     const actual = written.get(interfaceId)?.join(' ') ?? '';
     return actual === values.join(' ') ? [] : [`${interfaceId}: written ${actual}, told ${values.join(' ')}`];
   });
+}
+
+/**
+ * Every transition told after the first write of a tunnel was written, or is counted as one that the API did not take and
+ * another took the place of.
+ */
+export function transitionsAccountedFor(
+  messages: readonly StoredMessage[],
+  writes: readonly Write[],
+  decisions: readonly Decision[],
+): string[] {
+  const observations = messages.flatMap(tunnelEventWithId).flatMap(({ id, data }) => {
+    return 'value' in data && data.value !== 'Connecting' ? [{ ...data, id }] : [];
+  });
+  const ofTunnels = Map.groupBy(decisions, ({ interfaceId }) => interfaceId);
+  return [...ofTunnels].flatMap(([interfaceId, own]) => {
+    const first = own.findIndex(({ outcome }) => outcome === 'written');
+    const told = observations.filter((event) => event.interfaceId === interfaceId);
+    const [base, ...later] = told.slice(told.findIndex(({ id }) => id === own[first]?.eventId));
+    if (first === -1 || base === undefined) return [];
+    const changes = changesOf([base, ...later]);
+    const shown = writes.flatMap(({ tunnel, by }) =>
+      by === 'tunnel-status' && tunnel !== undefined && tunnel.interfaceID === interfaceId ? [tunnel] : [],
+    );
+    const written = changesOf([base, ...shown.filter((tunnel) => (labelOf(tunnel) ?? '') > base.observedAt)]);
+    const superseded = own.slice(first + 1).reduce((sum, decision) => sum + unwritten(decision), 0);
+    // More may be counted: of two writes whose answers were lost, nobody can tell that both were done.
+    return changes <= written + superseded
+      ? []
+      : [`${interfaceId}: ${changes} transitions told, ${written} written, ${superseded} superseded`];
+  });
+}
+
+/** A change back to what is shown all along needs no write, but was told like the others. */
+function unwritten({ superseded = 0, reason }: Decision): number {
+  return superseded > 0 && reason !== 'Transition' ? superseded + 1 : superseded;
+}
+
+function changesOf(values: readonly { readonly value?: string }[]): number {
+  return values.filter(({ value }, at) => at > 0 && value !== values[at - 1]?.value).length;
 }
 
 /** Successive equal values are one. */

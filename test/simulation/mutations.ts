@@ -1,5 +1,6 @@
 import type { CloudEvent } from '../../shared/domain/cloud-event.ts';
 import type { TunnelEvent } from '../../shared/domain/observation.ts';
+import { tunnelStateKey } from '../../shared/domain/subjects.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import type { EventContext, FunctionDefinition } from '../../shared/runtime/define-function.ts';
 import { passingBus, passingStore } from '../support/passing.ts';
@@ -107,6 +108,28 @@ export const MUTATIONS: readonly Mutation[] = [
     of: 'tunnel-status',
     faults: { ...NO_FAULTS, crash: 0.02, resend: 0.3 },
     definition: onContext((context) => ({ ...context, previous: async () => undefined })),
+  },
+  {
+    name: 'forgets what it heard when all its attempts met a conflict',
+    of: 'tunnel-status',
+    faults: { ...NO_FAULTS, apiConflict: 0.7 },
+    definition: (definition, world) => ({
+      ...definition,
+      create(ports, settings) {
+        const instance = definition.create(ports, settings);
+        return {
+          ...instance,
+          async handle(event, context) {
+            const { interfaceId } = event.data as TunnelEvent;
+            const key = tunnelStateKey(REF, interfaceId);
+            const before = await world.state.get(key);
+            const outcome = await instance.handle(event, context);
+            if (outcome.reason === 'Conflict' && before !== undefined) await world.state.put(key, before.value);
+            return outcome;
+          },
+        };
+      },
+    }),
   },
   {
     name: 'does not look at the uid',

@@ -1,11 +1,12 @@
 import { CATALOG } from '../../functions/catalog.ts';
 import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import type { Decision } from '../../shared/domain/decision.ts';
 import type { FunctionSettings } from '../../shared/domain/function-settings.ts';
 import { OBSERVATION_TYPE } from '../../shared/domain/observation.ts';
 import { observationSubject } from '../../shared/domain/subjects.ts';
 import type { ConsumerSpec, StreamName } from '../../shared/domain/topology.ts';
 import type { StoredMessage } from '../../shared/ports/event-bus.ts';
-import { drawFaults, type Faults, keepsTransitions, NO_FAULTS } from './faults.ts';
+import { countsTransitions, drawFaults, type Faults, keepsTransitions, NO_FAULTS } from './faults.ts';
 import {
   aggregateIsExact,
   connectedTunnelsAreFresh,
@@ -15,6 +16,7 @@ import {
   noMoreAggregateThanOtherWrites,
   ownedByTheirInterface,
   statusIsLastObservation,
+  transitionsAccountedFor,
   transitionsInOrder,
   writesWithinBudget,
 } from './invariants.ts';
@@ -80,12 +82,17 @@ export async function simulate({ seed, faults, mutation }: SimulationOptions) {
 
   const restedAt = world.connection()?.metadata.resourceVersion;
   const observations = await allOf(world, 'OBSERVATIONS');
+  const decisions = async () =>
+    (await allOf(world, 'DECISIONS'))
+      .map(({ data }) => JSON.parse(new TextDecoder().decode(data)) as Decision)
+      .filter((decision) => decision.function === 'tunnel-status');
   const violations = [
     ...statusIsLastObservation(world, operator.gateway),
     ...aggregateIsExact(world),
     ...neverOlderOverNewer(world.writes),
     ...neverOvertaken(observations, world.writes),
     ...(keepsTransitions(drawn) ? transitionsInOrder(observations, world.writes) : []),
+    ...(countsTransitions(drawn) ? transitionsAccountedFor(observations, world.writes, await decisions()) : []),
     ...writesWithinBudget(world.writes, {
       durationMs: FAULTY_MS + HEALING_MS,
       updateIntervalMs: SETTINGS.updateStatusIntervalMs,

@@ -120,8 +120,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
       let worst: Outcome = { outcome: 'orphan', reason: 'NoGateway' };
       for (const gateway of ours) {
         const outcome = await onAnnouncement(gateway, { trigger, atUnixMs: gateway.storedAtUnixMs });
-        // What comes back by itself must not hide what only this event can bring back.
-        if (worst.outcome !== 'failed' || worst.comesBack) worst = outcome;
+        if (gravityOf(outcome) >= gravityOf(worst)) worst = outcome;
       }
       return worst;
     }
@@ -185,6 +184,12 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
     };
   },
 });
+
+/** Of an event about several gateways one outcome is told: what only this event can bring back, before all else. */
+function gravityOf({ outcome, comesBack }: Outcome): number {
+  if (outcome === 'failed') return comesBack ? 1 : 3;
+  return outcome === 'invalid' ? 2 : 0;
+}
 
 function listingOf(uid: string, { epoch, sequence }: GatewayState): string {
   return `${uid}/${epoch}/${sequence}`;

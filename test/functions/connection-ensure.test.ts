@@ -34,6 +34,11 @@ async function announceOther(world: FunctionWorld, { namespace, name: connection
   await world.clock.advance(100);
 }
 
+async function letters(world: FunctionWorld): Promise<{ readonly reason: string }[]> {
+  const messages = await world.lastMessages('DEAD_LETTERS', 'dead.connection-ensure');
+  return messages.map(({ data }) => JSON.parse(Buffer.from(data).toString()));
+}
+
 const listed = (world: FunctionWorld) => world.connection()?.status?.tunnels?.map(({ interfaceID }) => interfaceID);
 
 describe('connection-ensure', () => {
@@ -125,6 +130,34 @@ describe('connection-ensure', () => {
     isAway = false;
     await world.clock.advance(10_000);
     expect(world.kubernetes.get(other)).toBeDefined();
+  });
+
+  it.each([
+    ['forbidden', 'failed', 'forbidden'],
+    ['invalid', 'invalid', 'RefusedByApi'],
+  ] as const)('tells the worst of what one key leads to (%s), whoever is last', async (code, outcome, reason) => {
+    for (const refused of [REF.name, 'gw-rome2']) {
+      const world = new FunctionWorld();
+      let isAway = false;
+      world.start('connection-ensure', {
+        connections: (store) => ({
+          ...passingStore(store),
+          ensure: async (desired, options) => {
+            if (isAway && desired.metadata.name === refused) throw new StoreError(code, 'no', { status: 403 });
+            return store.ensure(desired, options);
+          },
+        }),
+      });
+      await world.announce(['liqo-tunnel']);
+      await announceOther(world, { ...REF, name: 'gw-rome2' });
+      isAway = true;
+      world.start('connection-watch');
+      world.kubernetes.putPublicKey(KEY_TO_MILAN);
+      await world.clock.settle();
+      expect(world.count('connection-ensure', outcome), refused).toBe(1);
+      const told = outcome === 'invalid' ? await letters(world) : world.decisions;
+      expect(told.map((about) => about.reason)).toContain(reason);
+    }
   });
 
   it('has nothing to do with the key of a cluster that no gateway leads to', async () => {
@@ -305,8 +338,7 @@ describe('connection-ensure', () => {
     await world.announce(TWO);
     await world.clock.advance(3_600_000);
     expect(attemptsAt).toEqual([0]);
-    const letters = await world.lastMessages('DEAD_LETTERS', 'dead.connection-ensure');
-    expect(JSON.parse(Buffer.from(letters[0]?.data ?? []).toString())).toMatchObject({ reason: 'RefusedByApi' });
+    expect(await letters(world)).toMatchObject([{ reason: 'RefusedByApi' }]);
   });
 
   describe('at its start, where the Connection of an announced gateway is missing', () => {

@@ -86,9 +86,13 @@ class Handler {
     if (!this.#guard.isOurHost(request)) return reply(response, 421, `this page is not called ${request.headers.host}`);
     if (url.pathname === '/healthz') return reply(response, 200, 'ok'); // whoever asks has no token and learns nothing
     const given = url.searchParams.get('token');
-    if (url.pathname === '/' && given !== null && this.#guard.isToken(given)) return admit(response, given);
+    if (url.pathname === '/' && given !== null && this.#guard.isToken(given)) return admit(request, response, given);
     if (!this.#guard.mayLook(request))
-      return reply(response, 401, 'open the URL with its token, as the program told it');
+      return reply(
+        response,
+        401,
+        'open /?token=… with the token that the program told, or that its --ui-token-file holds',
+      );
     if (request.method === 'POST') return this.#post(url.pathname, request, response);
     if (request.method !== 'GET' && request.method !== 'HEAD') return reply(response, 405, 'GET, HEAD or POST');
     return this.#get(url.pathname, response);
@@ -130,8 +134,10 @@ class Handler {
 }
 
 /** The token goes from the address bar into a cookie that no script reads and no other site sends. */
-function admit(response: ServerResponse, token: string): void {
-  const cookie = `${COOKIE}=${token}; HttpOnly; SameSite=Strict; Path=/`;
+function admit({ headers }: IncomingMessage, response: ServerResponse, token: string): void {
+  // Where TLS ends before this server: not to be sent in the clear later.
+  const secure = headers['x-forwarded-proto'] === 'https' ? '; Secure' : '';
+  const cookie = `${COOKIE}=${token}; HttpOnly; SameSite=Strict; Path=/${secure}`;
   response.writeHead(303, { location: '/', 'set-cookie': cookie }).end();
 }
 

@@ -3,7 +3,7 @@ import { addAbortListener } from 'node:events';
 import { CATALOG } from '../../functions/catalog.ts';
 import packageJson from '../../package.json' with { type: 'json' };
 import { ListenError } from '../adapters/health-server.ts';
-import { type PageServer, startPageServer } from '../adapters/page-server.ts';
+import { type PageServer, type PageServerOptions, startPageServer } from '../adapters/page-server.ts';
 import { systemClock } from '../adapters/system-clock.ts';
 import { PageView } from '../domain/page-view.ts';
 import type { PageControls, PagePast } from '../ports/page-source.ts';
@@ -25,7 +25,7 @@ export type ServePageOptions = {
 
 export type ServedPage = {
   readonly view: PageView;
-  /** With the token, if it takes one. */
+  /** With the token, if one was made: nobody else knows it. One that was given stays where it came from. */
   readonly url: string;
   readonly server: PageServer;
   /** Rejects if what keeps the page up to date fails for a bug. */
@@ -36,26 +36,24 @@ const LOOPBACK = ['127.0.0.1', '::1', 'localhost'];
 
 /** Serves the page until `signal` aborts. @throws StartError where it cannot listen */
 export async function servePage(options: ServePageOptions): Promise<ServedPage> {
-  const { bind, orFreePort = false } = options;
   try {
     return await serve(options);
   } catch (error) {
     if (!(error instanceof ListenError)) throw error;
-    if (orFreePort && error.code === 'EADDRINUSE') return serve({ ...options, bind: { ...bind, port: 0 } });
-    throw new StartError(`--ui-bind-address ${bindAddress.format(bind)}: ${error.message}`, { cause: error });
+    throw new StartError(`--ui-bind-address ${bindAddress.format(options.bind)}: ${error.message}`, { cause: error });
   }
 }
 
 /** @throws ListenError */
 async function serve(options: ServePageOptions): Promise<ServedPage> {
-  const { sources, signal, controls, past } = options;
+  const { sources, signal, controls, past, orFreePort = false } = options;
   const { readPageFiles } = await import('./page-files.ts');
   const { host = '::', port } = options.bind;
   const isLocal = LOOPBACK.includes(host);
-  const token = options.token ?? (isLocal ? undefined : randomBytes(16).toString('hex'));
+  const made = options.token !== undefined || isLocal ? undefined : randomBytes(16).toString('hex');
+  const token = options.token ?? made;
   const view = new PageView();
-  const server = await startPageServer({
-    bind: { host, port },
+  const page: Omit<PageServerOptions, 'bind'> = {
     files: await readPageFiles(),
     source: view,
     clock: systemClock,
@@ -67,6 +65,10 @@ async function serve(options: ServePageOptions): Promise<ServedPage> {
       ...(isLocal && { hosts: [] }),
     },
     version: packageJson.version,
+  };
+  const server = await startPageServer({ ...page, bind: { host, port } }).catch((error) => {
+    if (!orFreePort || !(error instanceof ListenError) || error.code !== 'EADDRINUSE') throw error;
+    return startPageServer({ ...page, bind: { host, port: 0 } });
   });
   const functions = CATALOG.flatMap(({ manifest }) =>
     'consumers' in manifest ? [{ name: manifest.name, consumers: manifest.consumers }] : [],
@@ -74,6 +76,6 @@ async function serve(options: ServePageOptions): Promise<ServedPage> {
   const watching = watchPage(view, { ...sources, clock: systemClock, functions }, signal);
   addAbortListener(signal, () => void server.close());
   const shownHost = host === '::' || host === '0.0.0.0' ? 'localhost' : host.includes(':') ? `[${host}]` : host;
-  const url = `http://${shownHost}:${server.port}/${token === undefined ? '' : `?token=${token}`}`;
+  const url = `http://${shownHost}:${server.port}/${made === undefined ? '' : `?token=${made}`}`;
   return { view, url, server, watching };
 }

@@ -165,6 +165,12 @@ describe('the page', () => {
     expect((await ask('/', { headers: { cookie: 'wg-keepalive-page=wrong' } })).status).toBe(401);
   });
 
+  it('sends the cookie of a page behind TLS over TLS only', async () => {
+    await start({ guard: { controlToken: CONTROL_TOKEN, token: TOKEN } });
+    const admitted = await ask(`/?token=${TOKEN}`, { headers: { 'x-forwarded-proto': 'https' } });
+    expect(String(admitted.headers['set-cookie'])).toMatch(/; SameSite=Strict; Path=\/; Secure$/);
+  });
+
   it('says to a probe, which has no token, that it serves, and nothing else', async () => {
     await start({ guard: { controlToken: CONTROL_TOKEN, token: TOKEN } });
     expect(await ask('/healthz')).toMatchObject({ status: 200, body: 'ok\n' });

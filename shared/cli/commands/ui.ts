@@ -21,11 +21,11 @@ const WATCH_TIMING = { windowMs: 4_000, graceMs: 3_000, backOffMs: 200, maxBackO
 export const run: Run<'ui'> = async (options) => {
   const log = createPinoLogger({ level: options.logLevel });
   const nats = natsFromOptions(options, { role: 'page' });
-  const token = options.uiTokenFile === undefined ? undefined : await readToken(options.uiTokenFile);
+  const { uiTokenFile, watchNamespaces } = options;
+  const token = uiTokenFile === undefined ? undefined : await readToken(uiTokenFile);
   const kubernetes = await connectKubernetes();
   const stop = abortOnStopSignal(log);
   const bus = NatsBus.open(nats, systemClock, log);
-  const { watchNamespaces } = options;
   try {
     const { url, watching } = await servePage({
       ...{ bind: options.uiBindAddress, signal: stop, ...(token !== undefined && { token }) },
@@ -40,7 +40,8 @@ export const run: Run<'ui'> = async (options) => {
         }),
       },
     });
-    process.stdout.write(`${url}\n`);
+    // A log is for more eyes than the file is.
+    process.stdout.write(uiTokenFile === undefined ? `${url}\n` : `${url}?token=… with the token of ${uiTokenFile}\n`);
     await watching;
     return 0;
   } finally {

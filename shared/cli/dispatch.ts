@@ -1,7 +1,7 @@
 import packageJson from '../../package.json' with { type: 'json' };
 import { COMMANDS, type CommandName, isCommand, type Run } from './command-table.ts';
-import { StartError, UsageError } from './errors.ts';
-import { EXIT_FAILED, EXIT_NOT_STARTED } from './exit-codes.ts';
+import { Interrupted, StartError, UsageError } from './errors.ts';
+import { EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NOT_STARTED } from './exit-codes.ts';
 import { helpOf, helpOfAll } from './help.ts';
 import { parseOptions } from './parse-options.ts';
 
@@ -64,6 +64,7 @@ function print(text: string): number {
 
 /** One line for what the user can mend; the stack as well for what only we can. */
 function explain(name: string, error: unknown): number {
+  if (Interrupted.isCauseOf(error)) return EXIT_INTERRUPTED;
   const where = ['wg-keepalive', name].join(' ').trimEnd();
   if (error instanceof StartError) {
     process.stderr.write(`${where}: ${error.message}\n`);

@@ -9,6 +9,20 @@ export class StartError extends Error {
   }
 }
 
+/** Somebody stopped the process: whatever ends because of it is no fault. */
+export class Interrupted extends Error {
+  constructor(signal: NodeJS.Signals) {
+    super(`stopped by ${signal}`);
+    this.name = 'Interrupted';
+  }
+
+  /** Whether this is where an error came from. */
+  static isCauseOf(error: unknown): boolean {
+    if (error instanceof Interrupted) return true;
+    return error instanceof Error && Interrupted.isCauseOf(error.cause);
+  }
+}
+
 /** A flag, a variable or an argument that cannot be used: the message names it, its value and what is wanted. */
 export class UsageError extends StartError {
   override readonly code = 'USAGE';

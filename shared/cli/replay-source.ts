@@ -45,26 +45,30 @@ export type SourceOptions = Pick<OptionsOf<'replay'>, 'recordingFile' | 'natsSer
   /** Live only: goes on with what comes until the signal aborts. */
   readonly follow: boolean;
   readonly log: Logger;
+  /** Ends the opening, too. */
+  readonly stop: AbortSignal;
 };
 type NatsKeys = Exclude<keyof Parameters<typeof natsFromOptions>[0], 'natsServers'>;
 
-/** @throws StartError or RecordingError if it cannot be opened */
+/** @throws StartError or RecordingError if it cannot be opened, or what `stop` was aborted with */
 export async function openSource(options: SourceOptions): Promise<ReplaySource> {
   const { recordingFile, follow } = options;
   if (recordingFile === undefined) return openLive(options);
   if (follow) throw new UsageError('--follow: a file does not grow; leave --file or --follow out');
-  return openFile(recordingFile, options.window);
+  return openFile(recordingFile, options);
 }
 
-async function openFile(path: string, window: ReplayWindow): Promise<ReplaySource> {
+async function openFile(path: string, { window, stop }: Pick<SourceOptions, 'window' | 'stop'>): Promise<ReplaySource> {
   const recording = await openRecording(path);
   const { header } = recording;
-  const endUnixMs = windowNeedsEnd(window) ? await endOf(recording) : 0;
+  const endUnixMs = windowNeedsEnd(window) ? await endOf(recording, stop) : 0;
+  const settings = { ...header.settings, ...(await settingsWithin(recording, window, endUnixMs, stop)) };
+  stop.throwIfAborted();
   let connections: Promise<readonly Connection[]> | undefined;
   return {
     name: path,
     isLive: false,
-    settings: { ...header.settings, ...(await settingsWithin(recording, window, endUnixMs)) },
+    settings,
     fromStreamStart:
       header.streamStart !== undefined && holdsPlace(fixBound(window.from, endUnixMs), header.streamStart),
     notes: header.notes,
@@ -94,28 +98,31 @@ async function settingsWithin(
   recording: Recording,
   window: ReplayWindow,
   endUnixMs: number,
+  stop: AbortSignal,
 ): Promise<RecordedSettings | undefined> {
   if (window.from === undefined || recording.header.source === 'capture') return undefined;
-  const { signal } = new AbortController();
-  const startUnixMs = await startOfWindow(inWindow(recording.messages('OBSERVATIONS'), window, endUnixMs, signal));
+  const startUnixMs = await startOfWindow(inWindow(recording.messages('OBSERVATIONS'), window, endUnixMs, stop));
   return settingsDecidedBy(recording.messages('DECISIONS'), startUnixMs);
 }
 
-async function endOf(recording: Recording): Promise<number> {
+async function endOf(recording: Recording, stop: AbortSignal): Promise<number> {
   let endUnixMs = 0;
-  for await (const batch of recording.messages('OBSERVATIONS')) endUnixMs = batch.at(-1)?.storedAtUnixMs ?? endUnixMs;
+  for await (const batch of recording.messages('OBSERVATIONS')) {
+    stop.throwIfAborted();
+    endUnixMs = batch.at(-1)?.storedAtUnixMs ?? endUnixMs;
+  }
   return endUnixMs;
 }
 
 /** @throws StartError if NATS cannot be reached */
 export async function connectHistory(
   flags: Pick<SourceOptions, 'natsServers' | NatsKeys>,
-  log: Logger,
+  { log, stop }: Pick<SourceOptions, 'log' | 'stop'>,
 ): Promise<NatsLink> {
   const nats = natsFromOptions(flags, { role: 'replay' });
   const link = NatsLink.open(nats, systemClock, log);
   try {
-    await untilConnected(link, nats.servers);
+    await untilConnected(link, nats.servers, { stop });
     return link;
   } catch (error) {
     await link.close();
@@ -123,25 +130,26 @@ export async function connectHistory(
   }
 }
 
-async function openLive({ window, follow, log, ...flags }: SourceOptions): Promise<ReplaySource> {
-  const link = await connectHistory(flags, log);
+async function openLive(options: SourceOptions): Promise<ReplaySource> {
+  const link = await connectHistory(options, options);
   try {
-    return await liveSource(link, { window, follow, log, ...flags });
+    return await liveSource(link, options);
   } catch (error) {
     await link.close();
     throw error;
   }
 }
 
-async function liveSource(link: NatsLink, { window, follow, natsServers }: SourceOptions): Promise<ReplaySource> {
-  const { signal } = new AbortController();
+async function liveSource(link: NatsLink, { window, follow, natsServers, stop }: SourceOptions): Promise<ReplaySource> {
   const history = new NatsHistory(link, systemClock);
   const past = await windowOfHistory(history, window, { clock: systemClock, follow });
+  const settings = await past.settings(stop);
+  stop.throwIfAborted();
   let store: Promise<{ get: KubernetesConnectionStore['get']; close(): void }> | undefined;
   return {
     name: `OBSERVATIONS of ${natsServers.join(',')}`,
     isLive: true,
-    settings: await past.settings(signal),
+    settings,
     fromStreamStart: past.streamStart !== undefined,
     notes: past.notes,
     messages: past.messages,
@@ -151,7 +159,7 @@ async function liveSource(link: NatsLink, { window, follow, natsServers }: Sourc
     },
     async contents() {
       const names = new Names();
-      for await (const batch of history.read({ stream: 'GATEWAYS', from: { sequence: 1 } }, signal)) {
+      for await (const batch of history.read({ stream: 'GATEWAYS', from: { sequence: 1 } }, stop)) {
         for (const message of batch) names.note(recordedMessage(message));
       }
       return describeContents(await history.bounds('OBSERVATIONS'), names);

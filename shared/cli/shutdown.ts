@@ -1,4 +1,5 @@
 import type { Logger } from '../ports/telemetry.ts';
+import { Interrupted } from './errors.ts';
 
 /** Longest time that work may take to end after SIGTERM: with what follows under 10 s, well under Kubernetes' 30. */
 export const DRAIN_TIMEOUT_MS = 7_000;
@@ -8,7 +9,7 @@ const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 
 /**
  * Aborts on the first of these signals: time to take nothing in any more and to finish what is at hand.
- * A second one ends the process at once with exit code 1.
+ * What ends because of it has {@link Interrupted} as its cause. A second one ends the process at once with exit code 1.
  */
 export function abortOnStopSignal(logger: Logger): AbortSignal {
   const stop = new AbortController();
@@ -18,7 +19,7 @@ export function abortOnStopSignal(logger: Logger): AbortSignal {
       process.exit(1);
     }
     logger.info({ signal }, 'stopping: finishes what is at hand, a second signal ends at once');
-    stop.abort();
+    stop.abort(new Interrupted(signal));
   };
   for (const signal of SIGNALS) process.on(signal, onSignal);
   return stop.signal;

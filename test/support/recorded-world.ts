@@ -30,7 +30,8 @@ export async function record(world: FunctionWorld, path: string, parts: Partial<
 
 /** Opens a recording as the commands do. */
 export function openFile(path: string, window: ReplayWindow = {}): Promise<ReplaySource> {
-  return openSource({ recordingFile: path, window, follow: false, log: silentLogger, natsServers: [], ...NO_NATS });
+  const none = { follow: false, log: silentLogger, stop: NEVER, natsServers: [], ...NO_NATS };
+  return openSource({ recordingFile: path, window, ...none });
 }
 
 const NO_NATS = {

@@ -20,6 +20,7 @@ import { GATEWAY_TYPE } from '../../shared/domain/gateway-announcement.ts';
 import type { GatewayMode } from '../../shared/domain/tunnel-interface.ts';
 import { describeReal } from '../support/real-parts.ts';
 import { silentLogger } from '../support/silent-logger.ts';
+import { TcpProxy } from '../support/tcp-proxy.ts';
 
 const main = join(import.meta.dirname, '../../shared/cli/main.ts');
 const SOON = { timeout: 30_000, interval: 50 };
@@ -64,6 +65,10 @@ const freePorts = (count: number) => onFreePorts(count, '127.0.0.1', async (port
 /** A kubeconfig whose server is a closed port. */
 async function unreachable(folder: string): Promise<{ readonly kubeconfig: string; readonly port: number }> {
   const [port = 0] = await freePorts(1);
+  return { kubeconfig: await kubeconfigFor(folder, port), port };
+}
+
+async function kubeconfigFor(folder: string, port: number): Promise<string> {
   const kubeconfig = join(folder, 'kubeconfig');
   const config = {
     clusters: [{ name: 'c', cluster: { server: `https://127.0.0.1:${port}` } }],
@@ -72,7 +77,7 @@ async function unreachable(folder: string): Promise<{ readonly kubeconfig: strin
     'current-context': 'x',
   };
   await writeFile(kubeconfig, JSON.stringify({ apiVersion: 'v1', kind: 'Config', ...config }));
-  return { kubeconfig, port };
+  return kubeconfig;
 }
 
 async function createNamespace(admin: KubernetesClient, name: string): Promise<void> {
@@ -93,6 +98,41 @@ async function announce(url: string): Promise<number> {
 }
 
 const inFolder = () => mkdtempDisposable(join(tmpdir(), 'wg-keepalive-cli-'));
+
+/** Takes connections and says nothing. */
+async function silentServer(): Promise<TcpProxy> {
+  const server = await TcpProxy.start({ host: '127.0.0.1', port: 1 });
+  server.blackhole();
+  return server;
+}
+
+/** Stops the program as soon as it has called the silent server. */
+async function stoppedWhileWaiting(args: readonly string[], silent: TcpProxy, environment: NodeJS.ProcessEnv) {
+  await using program = new Program(args, environment);
+  await vi.waitFor(() => expect(silent.accepted, program.stderr).toBeGreaterThan(0), SOON);
+  program.signal('SIGINT');
+  return await program.ended;
+}
+
+describe('a command that is stopped while it waits for a server that never answers', () => {
+  test.each([
+    ['replay'],
+    ['explain', 'some/gw'],
+    ['export', '--output=/tmp/never.jsonl.gz'],
+    ['deadletters', 'list'],
+    ['setup'],
+  ])('ends with exit code 130, and blames nobody: %s', async (command, ...args) => {
+    await using folder = await inFolder();
+    await using silent = await silentServer();
+    const environment = {
+      KUBECONFIG: await kubeconfigFor(folder.path, silent.port),
+      WG_KEEPALIVE_NATS_URL: `nats://127.0.0.1:${silent.port}`,
+    };
+    const { code, stdout, stderr } = await stoppedWhileWaiting([command, ...args], silent, environment);
+    expect({ code, stdout }, stderr).toEqual({ code: 130, stdout: '' });
+    expect(stderr).not.toContain(`wg-keepalive ${command}:`);
+  });
+});
 
 describe('a command that cannot start', () => {
   test.each([
@@ -278,6 +318,15 @@ await describeReal('the commands on real parts', ['nats-server', 'etcd', 'kube-a
     const { code, stderr } = await run(['setup'], { KUBECONFIG: api.kubeconfig, WG_KEEPALIVE_NATS_URL: nats.url });
     expect(code).toBe(2);
     expect(stderr).toContain('is it there, and may this user in?');
+  });
+
+  test('setup that is stopped while it waits for NATS ends with exit code 130', async () => {
+    await using api = await launchKubeApiserver();
+    await using silent = await silentServer();
+    const environment = { KUBECONFIG: api.kubeconfig, WG_KEEPALIVE_NATS_URL: `nats://127.0.0.1:${silent.port}` };
+    const { code, stderr } = await stoppedWhileWaiting(['setup'], silent, environment);
+    expect(code, stderr).toBe(130);
+    expect(stderr).not.toContain('wg-keepalive setup:');
   });
 
   test('setup refuses a NATS account that belongs to another cluster', async () => {

@@ -25,7 +25,7 @@ export const run: Run<'explain'> = async (options, operands) => {
   const { explainAt: to } = options;
   return reportingFaults(async () => {
     const window = { connection: ref, ...(to && { to }) };
-    const source = await openSource({ ...options, window, follow: false, log });
+    const source = await openSource({ ...options, window, follow: false, log, stop });
     try {
       for (const note of source.notes) process.stderr.write(`note: ${note}\n`);
       const explanation = await explainSource(source, ref, to, stop);
@@ -75,6 +75,7 @@ export async function explainSource(
     progress.took(batch);
   }
   progress.end();
+  if (stop.aborted) return undefined;
   const { connections, events, last: asOf, missing } = replay.summary();
   const replayed = connections.find((connection) => connectionKey(connection) === connectionKey(ref));
   if (replayed === undefined) {

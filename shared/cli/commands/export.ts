@@ -20,7 +20,7 @@ export const run: Run<'export'> = async (options) => {
   const log = createPinoLogger({ level: options.logLevel });
   const stop = abortOnStopSignal(log);
   return reportingFaults(async () => {
-    const link = await connectHistory(options, log);
+    const link = await connectHistory(options, { log, stop });
     const kubernetes = await readConnections();
     const progress = new ReplayProgress(systemClock);
     try {

@@ -28,10 +28,10 @@ export const run: Run<'replay'> = async (options) => {
   const output = new LineOutput(process.stdout, () => gone.abort());
 
   return reportingFaults(async () => {
-    const source = await openSource({ ...options, window, log });
+    const source = await openSource({ ...options, window, log, stop });
     try {
       tellSource(source);
-      const exitCode = await tellingIfEmpty(source, (counted) =>
+      const exitCode = await tellingIfEmpty(source, stop, (counted) =>
         variants.length > 0
           ? replayWhatIf(counted, variants, { json: options.json, output, stop })
           : timeline(counted, options, { output, stop, stated }),
@@ -112,7 +112,11 @@ function tellSettings(
 }
 
 /** Says so where the window turns out to hold nothing: a wrong time or name looks like peace otherwise. */
-async function tellingIfEmpty<T>(source: ReplaySource, work: (source: ReplaySource) => Promise<T>): Promise<T> {
+async function tellingIfEmpty<T>(
+  source: ReplaySource,
+  stop: AbortSignal,
+  work: (source: ReplaySource) => Promise<T>,
+): Promise<T> {
   let isEmpty = true;
   const result = await work({
     ...source,
@@ -123,7 +127,7 @@ async function tellingIfEmpty<T>(source: ReplaySource, work: (source: ReplaySour
       }
     },
   });
-  if (isEmpty) process.stderr.write(`note: no event is in the window; ${await source.contents()}\n`);
+  if (isEmpty && !stop.aborted) process.stderr.write(`note: no event is in the window; ${await source.contents()}\n`);
   return result;
 }
 

@@ -18,8 +18,12 @@ export class Past {
     this.film = undefined;
     /** Frames that are shown. */
     this.shown = 0;
+    /** Minutes that the film tells of, whatever is chosen for the next one. */
+    this.filmMinutes = 0;
     /** Which wish is the newest, to be shown a film or the present: the answer to an older one comes too late. */
     this.wish = 0;
+    /** The same of what other settings would have made of the film. */
+    this.question = 0;
     /** @type {ReturnType<typeof setInterval> | undefined} */
     this.playing = undefined;
     this.minutes = select('past-minutes', WINDOWS, (minutes) => `${minutes} min`, 5);
@@ -105,11 +109,13 @@ export class Past {
     setText(this.said, 'Reading …');
     this.wish += 1;
     const { wish } = this;
+    const minutes = Number(this.minutes.value);
     /** @type {PastFilm | undefined} */
-    const film = await this.#ask({});
-    if (film === undefined || wish !== this.wish) return;
+    const film = await this.#ask({ minutes }, () => wish === this.wish);
+    if (film === undefined) return;
     if (film.frames.length === 0) return setText(this.said, 'Nothing happened in that time.');
     this.film = film;
+    this.filmMinutes = minutes;
     this.shown = 0;
     this.page.onMode(true);
     this.controls.hidden = false;
@@ -159,22 +165,31 @@ export class Past {
       lossThreshold: this.threshold.input.valueAsNumber,
       updateStatusIntervalMs: this.update.input.valueAsNumber * 1000,
     };
+    this.question += 1;
+    const { wish, question, filmMinutes: minutes } = this;
+    const isAwaited = () => wish === this.wish && question === this.question;
     /** @type {PastReport | undefined} */
-    const report = await this.#ask({ whatIf });
+    const report = await this.#ask({ minutes, whatIf }, isAwaited);
     if (report === undefined) return;
     this.report.hidden = false;
     this.report.replaceChildren(reportTable(report));
     setText(this.said, 'Judged anew.');
   }
 
-  /** @param {object} query @returns {Promise<any>} nothing where it was refused: the reason is shown */
-  async #ask(query) {
+  /**
+   * @param {{ minutes: number, whatIf?: object }} query
+   * @param {() => boolean} isAwaited whether the answer is still wanted
+   * @returns {Promise<any>} nothing where it is not wanted any more, or was refused: then the reason is shown
+   */
+  async #ask(query, isAwaited) {
     try {
-      const body = JSON.stringify({ minutes: Number(this.minutes.value), ...query });
+      const body = JSON.stringify(query);
       const response = await fetch('past', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
       if (!response.ok) throw new Error(await response.text());
-      return await response.json();
+      const answer = await response.json();
+      return isAwaited() ? answer : undefined;
     } catch (error) {
+      if (!isAwaited()) return undefined;
       setText(this.said, `Not possible: ${/** @type {Error} */ (error).message}`);
       return undefined;
     }

@@ -197,6 +197,39 @@ await describeReal('the page of the lab, in Chromium', ['chromium'], () => {
     await page.getByRole('button', { name: 'Past' }).click();
   });
 
+  test.each([
+    ['beside another film', 'Show', 'past'],
+    ['beside the present', 'Back to live', 'live'],
+  ])('an answer that comes too late is not shown %s, be it a refusal', async (_, leavesBy, state) => {
+    await page.getByRole('button', { name: 'Past' }).click();
+    const show = page.getByRole('button', { name: 'Show', exact: true });
+    const report = page.locator('#past .report');
+    for (const isRefused of [false, true]) {
+      await show.click();
+      await page.locator('#pulse[data-state="past"]').waitFor();
+      const held = Promise.withResolvers<void>();
+      await page.route('**/past', async (route) => {
+        if (!route.request().postData()?.includes('whatIf')) return route.continue();
+        await held.promise;
+        return isRefused ? route.fulfill({ status: 400, body: 'too late' }) : route.continue();
+      });
+      const answered = page.waitForResponse((response) => response.request().postData()?.includes('whatIf') === true);
+      await page.getByLabel('ping-loss-threshold').fill(isRefused ? '18' : '19');
+      await page.getByRole('button', { name: leavesBy, exact: true }).click();
+      const said = page.locator('#past .answer');
+      await expect.poll(() => said.textContent()).toMatch(state === 'past' ? /^\d+ seconds/ : /^$/);
+      held.resolve();
+      await (await answered).finished();
+      await page.waitForTimeout(FRAME_MS);
+      expect(await report.isVisible()).toBe(false);
+      expect(await said.textContent()).not.toMatch(/Judged anew|Not possible/);
+      expect(await page.locator('#pulse').getAttribute('data-state')).toBe(state);
+      await page.unroute('**/past');
+    }
+    await page.getByRole('button', { name: 'Past' }).click();
+    await untilLive(page, log);
+  });
+
   test('is a picture that says what is wrong', async () => {
     await page.waitForTimeout(HISTORY_MS);
     await click('liqo-tunnel', 'Lose 30 %: liqo-tunnel');

@@ -61,8 +61,17 @@ export async function helm(args: readonly string[], input = ''): Promise<string>
 }
 
 /** What `helm template` makes of the chart, as objects. */
-export async function renderChart(values: object = {}, ...flags: readonly string[]): Promise<KubernetesObject[]> {
-  const args = ['template', RELEASE, chartFolder, '--namespace', NAMESPACE, '--values', '-', ...flags];
+export function renderChart(values: object = {}, ...flags: readonly string[]): Promise<KubernetesObject[]> {
+  return renderRelease(RELEASE, values, ...flags);
+}
+
+/** The same for a release of another name. */
+export async function renderRelease(
+  release: string,
+  values: object,
+  ...flags: readonly string[]
+): Promise<KubernetesObject[]> {
+  const args = ['template', release, chartFolder, '--namespace', NAMESPACE, '--values', '-', ...flags];
   return parseAllDocuments(await helm(args, JSON.stringify(values)))
     .map((document) => document.toJS() as KubernetesObject | null)
     .filter((object) => object !== null);

@@ -14,6 +14,7 @@ import {
   NAMESPACE,
   podOf,
   renderChart,
+  renderRelease,
 } from '../support/chart.ts';
 import { eventually } from '../support/eventually.ts';
 import { foreignCrds } from '../support/foreign-crds.ts';
@@ -134,6 +135,47 @@ await describeReal('the chart', ['helm'], () => {
       selector: selector.matchLabels,
       ports: [{ name: 'http', port: 80, targetPort: 'http' }],
     });
+  });
+
+  it('takes names that are numbers for names', async () => {
+    const secrets = { caSecret: '1', clientSecret: '2' };
+    const values = {
+      ...{ ...EVERYTHING, page: { enabled: false }, nats: { tls: secrets }, priorityClassName: '3' },
+      watchNamespaces: ['4', '5e6'],
+    };
+    const objects = [
+      ...(await renderRelease('7', values, '--namespace', '8')),
+      ...(await renderChart({ page: { enabled: true, tokenSecret: '9' } })),
+    ];
+    const named = new Map<string, Set<unknown>>();
+    const walk = (value: unknown, key = ''): void => {
+      if (typeof value === 'object' && value !== null) {
+        for (const [name, inner] of Object.entries(value)) walk(inner, name);
+      } else if (/^(name|namespace|secretName|priorityClassName|app\.kubernetes\.io\/.*)$/.test(key)) {
+        named.set(key, (named.get(key) ?? new Set()).add(value));
+      }
+    };
+    walk(objects.filter(({ kind }) => !kind.startsWith('WgGateway')));
+    expect(named.get('namespace')).toEqual(new Set(['4', '5e6', '8', NAMESPACE]));
+    expect([...(named.get('secretName') ?? [])]).toEqual(expect.arrayContaining(['1', '2', '9']));
+    for (const [key, values] of named)
+      for (const value of values) expect(typeof value, `${key} ${value}`).toBe('string');
+  });
+
+  it('takes the values of a release that knew no page', async () => {
+    const named = async (values: object) => (await renderChart(values)).map(({ metadata }) => metadata.name);
+    expect(await named({ page: null })).toEqual(await named({}));
+  });
+
+  it.each([
+    ['7', '7-wg-keepalive-page'],
+    ['a'.repeat(53), `${'a'.repeat(53)}-wg-keepalive-page`],
+    ['a.b', 'a.b-wg-keepalive-page'],
+  ])('refuses the page of release %s, whose Service could not have its name', async (release, name) => {
+    await expect(renderRelease(release, { page: { enabled: true } })).rejects.toThrow(
+      new RegExp(`release ${release} would give the page's Service the name ${name}; .* choose another release name`),
+    );
+    expect(await renderRelease(release, {})).not.toEqual([]);
   });
 
   it('gives functions and setup the environment that is wanted, and none without', async () => {

@@ -3,12 +3,24 @@
 {{- if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-{{ .Chart.Name }}{{ end }}
 {{- end }}
 
+{{- /* "true" or nothing. Values that an older release was given, and no new ones, have no "page" at all. */ -}}
+{{- define "wg-keepalive.hasPage" -}}
+{{- if (.Values.page).enabled }}true{{ end }}
+{{- end }}
+
 {{- define "wg-keepalive.labels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- /* Takes a dict of "root" and "component". */ -}}
+{{- define "wg-keepalive.selector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
+app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{- define "wg-keepalive.image" -}}
@@ -71,15 +83,59 @@ Takes a dict of "root" and "user", the name of the NATS user, and "optional": wh
 {{- $optional := .optional | default false }}
 {{- with .root.Values.nats }}
 {{- if .credentials.enabled }}
-- { name: nats, secret: { secretName: {{ .credentials.secretPrefix }}{{ $.user }}, defaultMode: 288, optional: {{ $optional }} } }
+- { name: nats, secret: { secretName: {{ printf "%s%s" .credentials.secretPrefix $.user | quote }}, defaultMode: 288, optional: {{ $optional }} } }
 {{- end }}
 {{- if .tls.caSecret }}
-- { name: nats-ca, secret: { secretName: {{ .tls.caSecret }}, defaultMode: 288, optional: {{ $optional }} } }
+- { name: nats-ca, secret: { secretName: {{ .tls.caSecret | quote }}, defaultMode: 288, optional: {{ $optional }} } }
 {{- end }}
 {{- if .tls.clientSecret }}
-- { name: nats-client, secret: { secretName: {{ .tls.clientSecret }}, defaultMode: 288, optional: {{ $optional }} } }
+- { name: nats-client, secret: { secretName: {{ .tls.clientSecret | quote }}, defaultMode: 288, optional: {{ $optional }} } }
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- /* What containers of ours have in common. Takes a dict of "root" and "resources". */ -}}
+{{- define "wg-keepalive.containerCommon" -}}
+image: {{ include "wg-keepalive.image" .root }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+{{- include "wg-keepalive.env" .root }}
+resources: {{ toJson .resources }}
+securityContext:
+  {{- include "wg-keepalive.containerSecurity" .root | nindent 2 }}
+{{- end }}
+
+{{- /* Takes a dict of "root", "component", "replicas", none where somebody else sets them, "strategy", "partOf" and "pod". */ -}}
+{{- define "wg-keepalive.deployment" -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ include "wg-keepalive.fullname" .root }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace | quote }}
+  labels:
+    {{- include "wg-keepalive.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+spec:
+  {{- if hasKey . "replicas" }}
+  replicas: {{ .replicas }}
+  {{- end }}
+  {{- with .strategy }}
+  strategy: {{ toJson . }}
+  {{- end }}
+  selector:
+    matchLabels:
+      {{- include "wg-keepalive.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "wg-keepalive.labels" .root | nindent 8 }}
+        app.kubernetes.io/component: {{ .component }}
+        {{- with .partOf }}
+        app.kubernetes.io/part-of: {{ . }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ include "wg-keepalive.fullname" .root }}-{{ .component }}
+      {{- include "wg-keepalive.podCommon" .root | nindent 6 }}
+      {{- .pod | nindent 6 }}
 {{- end }}
 
 {{- /* What pods of ours have in common. Files of Secrets belong to the group that the containers run as. */ -}}
@@ -97,7 +153,7 @@ nodeSelector: {{ toJson . }}
 tolerations: {{ toJson . }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
 

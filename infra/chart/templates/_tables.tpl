@@ -16,7 +16,7 @@ connection-ensure:
   - { apiGroups: [networking.liqo.io], resources: [connections/status], verbs: [patch] }
 gateway-silence:
   - { apiGroups: [networking.liqo.io], resources: [connections], verbs: [get] }
-{{- if .Values.page.enabled }}
+{{- if include "wg-keepalive.hasPage" . }}
 page:
   - { apiGroups: [networking.liqo.io], resources: [connections], verbs: [list, watch] }
 {{- end }}

@@ -81,7 +81,6 @@ await describeReal(
 
     it('the page asks for its token, and shows replicas, Connections and the past with the one user that it has', async () => {
       expect(await composed.exec('page', 'curl', ['-sS', 'http://127.0.0.1:8088/'])).toContain('token');
-      expect(await composed.exec('page', 'cat', ['/secrets/page-token'])).toBe(await secret('page-token'));
       const found = async () => {
         const told = await patches();
         const functions = told.flatMap(({ functions: some = [] }) => some);

@@ -28,7 +28,7 @@ cat > kubeconfig <<END
   "contexts": [{ "name": "lab", "context": { "cluster": "lab", "user": "admin" } }] }
 END
 
-# What who opens the page has to show; its address with it stands in the log of the page.
+# What who opens the page has to show.
 openssl rand -hex 16 > page-token
 
 # A pair of keys for each gateway; its tunnels share it, as each has a port of its own.

@@ -56,12 +56,18 @@ async function main([name, ...others]: readonly string[]): Promise<number> {
   const scenario = await readScenario(packagePath(`infra/lab/scenarios/${name}.yaml`));
   const options = labOptions();
   checkFits(scenario, options);
+  // Who stops it gets the network back as it was.
+  const stop = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => stop.abort(new StartError(`scenario ${name}: stopped by ${signal}`)));
+  }
   await using lab = await ComposedLab.open(options.labTunnels);
   const say = (line: string) => process.stdout.write(`scenario ${name}: ${line}\n`);
   say(scenario.description);
   const { ok, failures } = await runScenario(lab, scenario, {
     clock: systemClock,
     graceMs: GRACE_MS,
+    signal: stop.signal,
     onStep: ({ action }) => say(actionWords(action)),
   });
   say(ok ? `all ${scenario.expectations.length} expectations were met` : failures.join('; '));

@@ -140,8 +140,13 @@ function argumentsFor(folder: string, { host, port, etcd }: Placement): string[]
   ];
 }
 
+/** Whoever reads the log wants all of it: by default it would begin anew after 100 MB. */
+const AUDIT_LOG_MAX_MB = 10_000;
+
 function auditArguments(logFile: string | undefined): string[] {
-  return logFile === undefined ? [] : [`--audit-policy-file=${AUDIT_POLICY_FILE}`, `--audit-log-path=${logFile}`];
+  if (logFile === undefined) return [];
+  const [path, size] = [`--audit-log-path=${logFile}`, `--audit-log-maxsize=${AUDIT_LOG_MAX_MB}`];
+  return [`--audit-policy-file=${AUDIT_POLICY_FILE}`, path, size];
 }
 
 async function writeTokens(file: string, users: readonly ApiUser[]): Promise<Map<string, string>> {

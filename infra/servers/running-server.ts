@@ -20,6 +20,7 @@ export class RunningServer implements AsyncDisposable {
   readonly #spec: ServerSpec;
   readonly #folder: string;
   #process: ServerProcess;
+  #isDisposed = false;
 
   private constructor(spec: ServerSpec, folder: string, first: ServerProcess) {
     this.#spec = spec;
@@ -34,7 +35,9 @@ export class RunningServer implements AsyncDisposable {
    * @throws NotReadyError, with the end of the log, if it ends or stays silent; the process is gone by then
    */
   static async start(spec: ServerSpec, folder: string): Promise<RunningServer> {
-    return new RunningServer(spec, folder, await startReady(spec));
+    const first = await startProcess(spec);
+    await untilReady(spec, first);
+    return new RunningServer(spec, folder, first);
   }
 
   /** Process id of the present run (of the last one while stopped). */
@@ -65,22 +68,25 @@ export class RunningServer implements AsyncDisposable {
   /**
    * Stops it, if it still runs, and starts it again on the same ports and data.
    *
-   * @throws NotReadyError as on the first start
+   * @throws NotReadyError as on the first start, and where it is disposed of meanwhile
    */
   async restart(): Promise<void> {
     await this.stop();
-    this.#process = await startReady(this.#spec);
+    if (this.#isDisposed) return;
+    this.#process = await startProcess(this.#spec); // from here on a dispose ends it, ready or not
+    if (this.#isDisposed) await this.kill();
+    await untilReady(this.#spec, this.#process);
   }
 
   /** Ends it at once: its data go with it, so it has nothing to flush. */
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#isDisposed = true;
     await this.kill();
     await rm(this.#folder, { recursive: true, force: true, maxRetries: 3 });
   }
 }
 
-async function startReady(spec: ServerSpec): Promise<ServerProcess> {
-  const started = await startProcess(spec);
+async function untilReady(spec: ServerSpec, started: ServerProcess): Promise<void> {
   try {
     await waitUntilReady(started, () => spec.probe(AbortSignal.timeout(PROBE_TIMEOUT_MS)), {
       timeoutMs: spec.readyTimeoutMs ?? DEFAULT_READY_TIMEOUT_MS,
@@ -89,5 +95,4 @@ async function startReady(spec: ServerSpec): Promise<ServerProcess> {
     await stopProcess(started);
     throw error;
   }
-  return started;
 }

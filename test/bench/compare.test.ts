@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { compareRuns, expectedByChance } from './compare.ts';
-import { BENCH_FORMAT, type BenchRun, curvesOf } from './result.ts';
+import { BENCH_FORMAT, type BenchRun, curvesOf, type SuiteResult } from './result.ts';
 
 /** A run of one suite: a floor that takes `floorMs`, and a case over it. */
 function run(floorMs: readonly number[], caseMs: readonly number[], floor?: string): BenchRun {
@@ -46,6 +46,17 @@ describe('compareRuns', () => {
 
   it('does not judge runs of fewer than three repeats', () => {
     expect(verdictOf(before, run([10, 10], [90, 91], 'floor'))).toBe('not judged');
+  });
+
+  it('tells of a case that is gone, unless it was not asked for', () => {
+    const [suite] = before.suites;
+    const now: BenchRun = { ...before, suites: [{ ...(suite as SuiteResult), cases: [], leftOut: 'it failed: x' }] };
+    expect(compareRuns(before, now)).toMatchObject([
+      { name: 'floor', verdict: 'not judged', why: 'gone: it failed: x' },
+      { name: 'case', verdict: 'not judged', why: 'gone: it failed: x' },
+    ]);
+    expect(compareRuns(before, now, 'ca').map(({ name }) => name)).toEqual(['case']);
+    expect(compareRuns(before, { ...before, suites: [] })).toEqual([]);
   });
 
   it('does not judge a case without a floor', () => {

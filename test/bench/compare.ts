@@ -37,11 +37,25 @@ export const COMPARISON_RULE = `What is compared is the ratio of a case to the f
 the two runs do not overlap: every ratio of one is beyond every ratio of the other. By chance alone that happens once in 10 with 3 repeats a run, once in 126 with 5.
 All else is noise. A count that was 0 in every repeat of one run and not in the other changed, on any machine.`;
 
-/** @see {@link COMPARISON_RULE} */
-export function compareRuns(before: BenchRun, now: BenchRun): readonly Comparison[] {
+/**
+ * What the suites of `now` had before and have no more is told, too.
+ *
+ * @param asked - `now` took only cases with this text in their names, and their floors
+ * @see {@link COMPARISON_RULE}
+ */
+export function compareRuns(before: BenchRun, now: BenchRun, asked = ''): readonly Comparison[] {
   return now.suites.flatMap((suite) => {
     const old = before.suites.find(({ name }) => name === suite.name);
-    return suite.cases.map((result) => compareCase(result, suite, old));
+    const gone = (old?.cases ?? []).filter(
+      ({ name }) => name.includes(asked) && !suite.cases.some((result) => result.name === name),
+    );
+    return [
+      ...suite.cases.map((result) => compareCase(result, suite, old)),
+      ...gone.map(({ name }): Comparison => {
+        const why = suite.leftOut === undefined ? 'gone' : `gone: ${suite.leftOut}`;
+        return { suite: suite.name, name, verdict: 'not judged', why };
+      }),
+    ];
   });
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../shared/cli/errors.ts';
-import { joinRuns } from './join-runs.ts';
+import { joinRuns, lackingSuites } from './join-runs.ts';
 import { BENCH_FORMAT, type BenchRun } from './result.ts';
 
 function part(commit: string, load: number, suites: Readonly<Record<string, number>>): BenchRun {
@@ -38,6 +38,23 @@ describe('joinRuns', () => {
       ['gateway', [2]],
       ['scale', [3]],
     ]);
+  });
+
+  it('takes nothing away for a suite that failed or was left out, and lacks it still', () => {
+    const failed = part('two', 2, { scale: 0, replay: 0 });
+    const empty = failed.suites.map((suite) => ({
+      ...suite,
+      leftOut: 'it failed: x',
+      failed: true as const,
+      cases: [],
+    }));
+    const joined = joinRuns(part('one', 1, { scale: 1 }), { ...failed, suites: empty });
+    expect(joined.suites.map(({ name, cases }) => [name, cases[0]?.samples])).toEqual([
+      ['replay', undefined],
+      ['scale', [1]],
+    ]);
+    expect(lackingSuites(joined, ['gateway', 'replay', 'scale'])).toEqual(['gateway', 'replay']);
+    expect(joinRuns(joined, part('three', 3, { replay: 3 })).suites[0]).toMatchObject({ cases: [{ samples: [3] }] });
   });
 
   it('keeps the circumstances of each part with its suites, however often it is joined', () => {

@@ -3,14 +3,17 @@ import { type BenchRun, circumstancesOf, type SuiteResult } from './result.ts';
 
 /**
  * A run that is taken in parts, each while the machine was quiet: what `later` has measured joins what `earlier` has, or
- * takes its place. Each suite keeps the circumstances of its part.
+ * takes its place; what it could not measure does not. Each suite keeps the circumstances of its part.
  *
  * @throws UsageError for runs of two machines
  */
 export function joinRuns(earlier: BenchRun, later: BenchRun): BenchRun {
   const [before, now] = [hardwareOf(earlier), hardwareOf(later)];
   if (before !== now) throw new UsageError(`--resume: this machine is ${now}, the kept run is of ${before}`);
-  const suites = new Map([...suitesOf(earlier), ...suitesOf(later)].map((suite) => [suite.name, suite]));
+  const suites = new Map(suitesOf(earlier).map((suite) => [suite.name, suite]));
+  for (const suite of suitesOf(later)) {
+    if (suite.leftOut === undefined || !isMeasured(suites.get(suite.name))) suites.set(suite.name, suite);
+  }
   return {
     ...later,
     startedAt: earlier.startedAt,
@@ -19,6 +22,15 @@ export function joinRuns(earlier: BenchRun, later: BenchRun): BenchRun {
     versions: joinVersions(earlier.versions, later.versions),
     suites: [...suites.values()].sort((a, b) => a.name.localeCompare(b.name)),
   };
+}
+
+/** Those that a run has not measured: it did not have them, left them out, or they failed. */
+export function lackingSuites(run: BenchRun | undefined, names: readonly string[]): readonly string[] {
+  return names.filter((name) => !isMeasured(run?.suites.find((suite) => suite.name === name)));
+}
+
+function isMeasured(suite: SuiteResult | undefined): boolean {
+  return suite !== undefined && suite.leftOut === undefined;
 }
 
 /** In whole GiB: what a kernel leaves of the memory changes by some pages from one boot to the next. */

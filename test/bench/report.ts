@@ -44,7 +44,8 @@ export function comparisonSummary(comparisons: readonly Comparison[], byChance: 
   const count = (wanted: Comparison['verdict']) => comparisons.filter(({ verdict }) => verdict === wanted).length;
   const [regressions, improvements] = [count('regression'), count('improvement')];
   const judged = comparisons.length - count('not judged');
-  return `${judged} judged: regressions ${regressions}, improvements ${improvements}; by chance alone at most ${figure(byChance)} of them are expected`;
+  const gone = comparisons.filter(({ why }) => why?.startsWith('gone')).length;
+  return `${judged} judged${gone > 0 ? `, ${gone} gone` : ''}: regressions ${regressions}, improvements ${improvements}; by chance alone at most ${figure(byChance)} of them are expected`;
 }
 
 export function comparisonTable(comparisons: readonly Comparison[]): string {

@@ -55,8 +55,9 @@ export type SuiteResult = {
   readonly summary: string;
   /** Where they are not those of the whole run. */
   readonly circumstances?: Circumstances;
-  /** Why it was left out. */
+  /** Why it was left out, or failed. */
   readonly leftOut?: string;
+  readonly failed?: true;
   readonly cases: readonly CaseResult[];
 };
 

@@ -5,14 +5,14 @@
  * has this text, and their floors. `--json` keeps machine, versions and raw samples; with `--resume` the suites join those
  * that the file has, and without names it is those that it lacks: a run in parts. `--write` makes the page of a run, with
  * its JSON beside it; `--from` takes a kept run instead of a new one.
- * Exit code 1 if `--compare` shows a regression, 2 for a wrong argument.
+ * Exit code 1 if a suite failed or `--compare` shows a regression, 2 for a wrong argument.
  */
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { UsageError } from '../../shared/cli/errors.ts';
 import { formatDuration, parseDuration } from '../../shared/domain/duration.ts';
 import { COMPARISON_RULE, compareRuns, expectedByChance } from './compare.ts';
-import { joinRuns } from './join-runs.ts';
+import { joinRuns, lackingSuites } from './join-runs.ts';
 import { describeMachine, loadNow, readVersions } from './machine.ts';
 import { comparisonSummary, comparisonTable, performanceMarkdown, tableOf } from './report.ts';
 import { BENCH_FORMAT, type BenchRun, type SuiteResult } from './result.ts';
@@ -33,8 +33,14 @@ try {
 
 async function main(): Promise<number> {
   const { values, positionals } = parseArguments();
+  if (values.write?.endsWith('.md') === false) {
+    throw new UsageError(
+      `--write ${JSON.stringify(values.write)}: want a name that ends in .md; its JSON goes beside it`,
+    );
+  }
   const before = values.compare === undefined ? undefined : await readRun(values.compare);
   const run = values.from === undefined ? await runAll(positionals, values) : await readRun(values.from);
+  if (run.suites.some(({ failed }) => failed)) process.exitCode = 1;
   if (values.json !== undefined) await writeRun(values.json, run);
   if (values.write !== undefined) {
     await writeFile(values.write, performanceMarkdown(run));
@@ -42,7 +48,7 @@ async function main(): Promise<number> {
   }
   process.stdout.write(`${run.suites.map(tableOf).join('\n\n')}\n`);
   if (before === undefined) return 0;
-  const comparisons = compareRuns(before, run);
+  const comparisons = compareRuns(before, run, values.case);
   const summary = comparisonSummary(comparisons, expectedByChance(comparisons));
   process.stdout.write(`\n${comparisonTable(comparisons)}\n\n${summary}\n\n${COMPARISON_RULE}\n`);
   return comparisons.some(({ verdict }) => verdict === 'regression') ? 1 : 0;
@@ -58,7 +64,10 @@ async function runAll(wanted: readonly string[], values: Values): Promise<BenchR
   if (unknown !== undefined) throw new UsageError(`there is no suite "${unknown}": want some of ${names.join(', ')}`);
   const text = values.case ?? '';
   const kept = values.resume ? await keptRun(values.json) : undefined;
-  const lacking = names.filter((name) => !kept?.suites.some((suite) => suite.name === name));
+  if (values.resume && text !== '') {
+    throw new UsageError(`--case ${JSON.stringify(text)}: --resume measures suites as a whole; leave one of them out`);
+  }
+  const lacking = lackingSuites(kept, names);
   if (wanted.length === 0 && lacking.length === 0)
     throw new UsageError(`--resume: ${values.json} has all suites; name those that are to be measured again`);
   const suites = (await Promise.all((wanted.length > 0 ? wanted : lacking).map(loadSuite)))
@@ -101,8 +110,7 @@ async function loadSuite(name: string): Promise<Suite> {
 /** One suite that fails does not cost what others have measured. */
 function failed({ name, summary }: Suite, error: Error, say: (line: string) => void): SuiteResult {
   say(`${name}: FAILED: ${error.message}`);
-  process.exitCode = 1;
-  return { name, summary, leftOut: `it failed: ${error.message}`, cases: [] };
+  return { name, summary, failed: true, leftOut: `it failed: ${error.message}`, cases: [] };
 }
 
 /** Folders here that have a suite, in the order of the alphabet. */

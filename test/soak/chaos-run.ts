@@ -18,7 +18,7 @@ import { connectionWrites } from '../support/audit-log.ts';
 import { improperWrites } from '../support/improper-writes.ts';
 import { silentLogger } from '../support/silent-logger.ts';
 import { nextBlow, strike } from './chaos.ts';
-import { grown, type Holdings, holdingsOf } from './holdings.ts';
+import { counterpart, grown, type Holdings, holdingsOf } from './holdings.ts';
 import { LAB_NEEDS, type LongCase } from './long-case.ts';
 import { NatsKeys } from './nats-keys.ts';
 import { judgeRun, type RunVerdict } from './verdict.ts';
@@ -79,13 +79,22 @@ export function chaosRun({ seed, tunnels, replicas }: ChaosOptions): LongCase {
           `${transitions} transitions: ${written} written, ${superseded} superseded while the API server did not take them, ${lost.length} lost`,
         );
         say(`${writes} writes of tunnels, ${stale.length} of them stale`);
-        for (const [name, { sockets, residentMib }] of after) {
-          const then = before.get(name);
+        for (const now of after) {
+          const { name, pid, sockets, residentMib } = now;
+          const then = counterpart(before, now);
           say(
-            `${name}: ${then?.sockets} sockets became ${sockets}, ${then?.residentMib.toFixed()} MiB became ${residentMib.toFixed()}`,
+            `${name} ${pid}${then?.pid === pid ? '' : ', new since'}: ${then?.sockets} sockets became ${sockets}, ${then?.residentMib.toFixed()} MiB became ${residentMib.toFixed()}`,
           );
         }
-        return [...calm, ...lost.map((line) => `lost: ${line}`), ...stale, ...improper, ...grown(before, after)];
+        const nothing = Math.min(transitions, writes) > 0 ? [] : ['no transition, or no write: it shows nothing'];
+        return [
+          ...calm,
+          ...nothing,
+          ...lost.map((line) => `lost: ${line}`),
+          ...stale,
+          ...improper,
+          ...grown(before, after),
+        ];
       }
     },
   };
@@ -102,17 +111,15 @@ async function whatKeepsFromCalm(lab: RealLab, tunnels: number, signal: AbortSig
   return failures;
 }
 
-/** By the name and place of each process of the product, and of NATS and the API server. */
-async function holdings(lab: RealLab): Promise<ReadonlyMap<string, Holdings>> {
+/** Of each process of the product, and of NATS and the API server. */
+async function holdings(lab: RealLab): Promise<readonly Holdings[]> {
   const names = [...CATALOG.map(({ manifest }) => manifest.name), ...LAB_GATEWAYS.map(({ mode }) => mode)];
   const processes = [
-    ...names.flatMap((name) =>
-      lab.processesOf(name).map((process, index) => [`${name} ${index}`, process.pid] as const),
-    ),
-    ...lab.nats.servers.map(({ serverName, pid }) => [`nats-server ${serverName}`, pid] as const),
+    ...names.flatMap((name) => lab.processesOf(name).map((process) => [name, process.pid] as const)),
+    ...lab.nats.servers.map(({ pid }) => ['nats-server', pid] as const),
     ['kube-apiserver', lab.api.pid] as const,
   ];
-  return new Map(await Promise.all(processes.map(async ([name, pid]) => [name, await holdingsOf(pid)] as const)));
+  return Promise.all(processes.map(([name, pid]) => holdingsOf(name, pid)));
 }
 
 async function judge(
@@ -139,6 +146,7 @@ async function readAll(history: EventHistory, stream: StreamName): Promise<Store
   const all: StoredMessage[] = [];
   const signal = AbortSignal.timeout(CALM_LIMIT_MS);
   for await (const batch of history.read({ stream, from: { sequence: 1 } }, signal)) all.push(...batch);
+  signal.throwIfAborted(); // a part of the history would demand less
   return all;
 }
 

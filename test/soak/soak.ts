@@ -70,14 +70,17 @@ async function runCases(cases: readonly LongCase[], durationMs: number | undefin
   const stop = new AbortController();
   process.once('SIGINT', () => stop.abort(new Error('interrupted')));
   process.once('SIGTERM', () => stop.abort(new Error('terminated')));
+  const missing = await Promise.all(cases.map(async ({ name, needs }) => ({ name, parts: await missingParts(needs) })));
+  const lacking = missing.flatMap(({ name, parts }) =>
+    parts.map(({ need, remedy }) => `${name} needs ${need}: ${remedy}`),
+  );
+  if (lacking.length > 0) throw new UsageError(lacking.join('; '));
   let failures = 0;
   for (const one of cases) {
+    if (stop.signal.aborted) break;
     const startMs = performance.now();
     const say = (line: string) =>
       process.stdout.write(`${((performance.now() - startMs) / 1_000).toFixed(1).padStart(7)}s ${one.name}: ${line}\n`);
-    const missing = await missingParts(one.needs);
-    if (missing.length > 0)
-      throw new UsageError(missing.map(({ need, remedy }) => `${one.name} needs ${need}: ${remedy}`).join('; '));
     say(one.title);
     const faults = await one
       .run({ durationMs: durationMs ?? one.durationMs, say, signal: stop.signal })

@@ -55,6 +55,20 @@ await describeReal('nats-server', ['nats-server'], () => {
     await expect(access(storeFolder)).rejects.toMatchObject({ code: 'ENOENT' });
   });
 
+  test.each([
+    ['at once', false],
+    ['once there is another process', true],
+  ])('is gone, too, where it is disposed of while it starts again: %s', { timeout: timeoutMs }, async (_, waits) => {
+    const server = await launchNats();
+    const [storeFolder, firstPid] = [await storeFolderOf(server), server.pid];
+    const restarting = server.restart().catch(() => {});
+    while (waits && server.pid === firstPid) await sleep(1);
+    await server[Symbol.asyncDispose]();
+    await restarting;
+    expect(isAlive(server.pid)).toBe(false);
+    await expect(access(storeFolder)).rejects.toMatchObject({ code: 'ENOENT' });
+  });
+
   test('says what the log says when it cannot start', { timeout: timeoutMs }, async () => {
     await expect(launchNats({ configFile: 'no-such.conf' })).rejects.toMatchObject({
       code: 'SERVER_NOT_READY',

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtempDisposable } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -22,12 +22,13 @@ export type BenchNetwork = {
 
 /** Two namespaces, one veth between them, the addresses of 64 tunnels on it. */
 export async function openBenchNetwork(): Promise<BenchNetwork> {
-  const folder = await mkdtemp(join(tmpdir(), 'wg-keepalive-bench-'));
+  await using stack = new AsyncDisposableStack();
+  const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), 'wg-keepalive-bench-')));
   const floor = join(folder, 'floor');
   await promisify(execFile)('cc', ['-O2', '-o', floor, join(import.meta.dirname, 'floor.c')]);
   const subject = await bundleSubject(folder);
-  const first = await NetworkNamespace.open('1', join(folder, 'namespace-1.log'));
-  const second = await NetworkNamespace.open('2', join(folder, 'namespace-2.log'));
+  const first = stack.use(await NetworkNamespace.open('1', join(folder, 'namespace-1.log')));
+  const second = stack.use(await NetworkNamespace.open('2', join(folder, 'namespace-2.log')));
   const ends = [
     'name',
     'bench',
@@ -50,13 +51,10 @@ export async function openBenchNetwork(): Promise<BenchNetwork> {
     const commands = [...addresses.map((address) => `address add ${address}/30 dev bench`), 'link set bench up'];
     await namespace.exec('ip', ['-batch', '-'], commands.join('\n'));
   }
+  const opened = stack.move();
   return {
     ...{ namespaces: { 1: first, 2: second }, floor, subject, folder },
-    close: async () => {
-      await first[Symbol.asyncDispose]();
-      await second[Symbol.asyncDispose]();
-      await rm(folder, { recursive: true, force: true });
-    },
+    close: () => opened.disposeAsync(),
   };
 }
 

@@ -39,7 +39,8 @@ export class MeasuredProcess implements AsyncDisposable {
   async sample(): Promise<{ readonly received: number; readonly cpuMs: number }> {
     const answer = once(this.#lines, 'line');
     this.#child.kill('SIGUSR2');
-    const [line] = (await answer) as [string];
+    const [line] = (await Promise.race([answer, this.#closed])) as [string?];
+    if (line === undefined) throw new Error(`${this.#child.spawnargs.join(' ')}: it has ended`);
     return { received: (JSON.parse(line) as { received: number }).received, cpuMs: await this.cpuMs() };
   }
 

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { requireServer } from '../../../infra/servers/find.ts';
 import { median } from '../statistics.ts';
@@ -20,10 +21,15 @@ const WARM_UP_MS = 3_000;
 /** Code that runs this seldom takes longer to become what it will be. */
 const SLOW_WARM_UP_MS = 8_000;
 const FLOOD_WINDOW = '128';
+/** The kernel hands over what it has captured once a second at least. */
+const CAPTURE_FLUSH_MS = 1_200;
+const LEAST_ANSWERED = 0.99;
+/** Round trips at the end that only one of gateway and capture has seen. */
+const MOST_UNDER_WAY = 2;
 
 /** `deviationMs`: the latest verdict after its deadline. `recoveryMs`: median, from the peer's return to Connected. */
 export type Outage = { readonly deviationMs: number; readonly recoveryMs: number };
-type FloorReport = { readonly received: number; readonly answered: number; readonly rttP99Us: number };
+type FloorReport = { readonly sent: number; readonly received: number; readonly rttP99Us: number };
 type Reported = readonly { readonly interfaceId: string; readonly rttNs: number; readonly minRttNs: number }[];
 
 /** Each measures the gateway on side 1 of the network against the floor on side 2, or the floor itself on both. */
@@ -80,16 +86,13 @@ export class Measurements implements AsyncDisposable {
     const run = `${++this.#runs}`;
     const rttFile = join(this.#network.folder, `rtt-${run}.json`);
     const pcapFile = join(this.#network.folder, `capture-${run}.pcap`);
-    const capture = ['-i', 'bench', '-w', pcapFile, '--time-stamp-precision=nano', '-B', '8192', '-Z', 'root', 'udp'];
     await using responder = await this.#start(2, this.#network.floor, ['respond', '2', '8']);
-    const tcpdump = this.#spawn(1, 'tcpdump', capture, 'pipe');
-    await once(tcpdump.stderr as NodeJS.ReadableStream, 'data');
+    await using tcpdump = await this.#capture(pcapFile);
     await using subject = await this.#startGateway({ tunnels: 8, intervalMs: 20, busyShare, rttFile });
     await sleep(durationMs);
     await subject.ended('SIGTERM');
     await responder.ended('SIGTERM');
-    tcpdump.kill();
-    await once(tcpdump, 'exit');
+    await tcpdump.stop();
     const reported = JSON.parse(await readFile(rttFile, 'utf8')) as Reported;
     return errorP99Us(reported, await capturedRoundTrips(pcapFile, SENDER));
   }
@@ -102,8 +105,11 @@ export class Measurements implements AsyncDisposable {
     if (bus === 'is stopped') nats.freeze();
     const args = ['ping', '2', '8', '10000', `${durationMs / 1_000}`];
     await using pinger = await this.#start(2, this.#network.floor, args);
-    const { rttP99Us } = await pinger.ended<FloorReport>();
+    const { sent, received, rttP99Us } = await pinger.ended<FloorReport>();
     nats.thaw();
+    // Round trips of those that were answered alone would tell nothing of a gateway that stands still.
+    if (received < LEAST_ANSWERED * sent)
+      throw new Error(`${received} of ${sent} PINGs were answered while NATS ${bus}`);
     await subject.ended('SIGTERM');
     return rttP99Us;
   }
@@ -135,6 +141,10 @@ export class Measurements implements AsyncDisposable {
     const recoveriesMs = transitions
       .filter(({ value, atUnixMs }) => value === 'Connected' && atUnixMs >= backAtUnixMs)
       .map(({ atUnixMs }) => atUnixMs - backAtUnixMs);
+    const failed = transitions.filter(({ value }) => value === 'Error').length;
+    if (Math.min(failed, recoveriesMs.length) < load.tunnels) {
+      throw new Error(`of ${load.tunnels} tunnels ${failed} became Error and ${recoveriesMs.length} came back in time`);
+    }
     return { deviationMs: Math.max(...deviationsMs), recoveryMs: median(recoveriesMs) };
   }
 
@@ -150,6 +160,25 @@ export class Measurements implements AsyncDisposable {
   #spawn(side: Side, command: string, args: readonly string[], stderr: 'pipe' | 'ignore'): ChildProcess {
     const line = this.#network.namespaces[side].commandLine(command, args);
     return spawn(line.command, line.args, { stdio: ['ignore', 'ignore', stderr] });
+  }
+
+  /** Everything on the device, into a file that is whole once it is stopped. */
+  async #capture(file: string) {
+    const args = ['-i', 'bench', '-w', file, '--time-stamp-precision=nano', '-B', '8192', '-Z', 'root', 'udp'];
+    const tcpdump = this.#spawn(1, 'tcpdump', args, 'pipe');
+    const closed = once(tcpdump, 'close');
+    await untilSaid(tcpdump.stderr as NodeJS.ReadableStream, 'listening on');
+    return {
+      stop: async () => {
+        await sleep(CAPTURE_FLUSH_MS);
+        tcpdump.kill();
+        await closed;
+      },
+      [Symbol.asyncDispose]: async () => {
+        tcpdump.kill('SIGKILL');
+        await closed;
+      },
+    };
   }
 
   /** A nats-server on the loopback device of the gateway's side, if it is wanted. */
@@ -176,14 +205,30 @@ export class Measurements implements AsyncDisposable {
   }
 }
 
+/** @throws Error with what was said instead, if the stream ends before */
+async function untilSaid(stream: NodeJS.ReadableStream, words: string): Promise<void> {
+  const said: string[] = [];
+  for await (const line of createInterface({ input: stream })) {
+    said.push(line);
+    if (!line.includes(words)) continue;
+    stream.resume();
+    return;
+  }
+  throw new Error(`want "${words}", not: ${said.join('; ')}`);
+}
+
 /** Every PING was answered, so the n-th round trip of a tunnel is the n-th in the capture. */
 function errorP99Us(reported: Reported, captured: ReadonlyMap<string, number[]>): number {
   const errors: number[] = [];
   for (const [interfaceId, roundTrips] of captured) {
     const ours = reported.filter((sample) => sample.interfaceId === interfaceId);
+    const apart = roundTrips.length - ours.length;
+    if (Math.abs(apart) > MOST_UNDER_WAY) {
+      throw new Error(`${interfaceId}: ${ours.length} round trips measured, ${roundTrips.length} captured`);
+    }
     for (let index = 8; index < Math.min(ours.length, roundTrips.length); index++) {
       const least = Math.min(...roundTrips.slice(index - 7, index + 1));
-      errors.push(((ours[index]?.minRttNs ?? 0) - least) / 1e3);
+      errors.push(Math.abs((ours[index]?.minRttNs ?? 0) - least) / 1e3);
     }
   }
   errors.sort((a, b) => a - b);

@@ -48,8 +48,12 @@ export const natsAway: LongCase = {
     const before = await stamps();
     await lab.setNats(true);
     const backMs = performance.now();
-    const allMoved = async () =>
-      (await stamps()).every((stamp, index) => stamp !== undefined && stamp !== before[index]);
+    const allMoved = async () => {
+      const now = await stamps();
+      return (
+        now.length === GATEWAY_MODES.length && now.every((stamp, at) => stamp !== undefined && stamp !== before[at])
+      );
+    };
     await eventually(allMoved, 'new latencies on both Connections', GIVE_UP_MS).catch((error) =>
       faults.push(error.message),
     );

@@ -58,7 +58,7 @@ export const noLookups: LongCase = {
     };
     const gateways = [await start('server'), await start('client')];
     await sleep(WARM_UP_MS, undefined, { signal });
-    const resident = () => Promise.all(gateways.map(async ({ pid }) => (await holdingsOf(pid)).residentMib));
+    const resident = () => Promise.all(gateways.map(async ({ pid }) => (await holdingsOf('gateway', pid)).residentMib));
     const before = await resident();
     await sleep(durationMs, undefined, { signal });
     const after = await resident();

@@ -25,6 +25,7 @@ export const randomLoss: LongCase = {
     say(`${entries.length} writes of the tunnel; it lost ${(lost * 100).toFixed()} % of its last 100 PINGs`);
     const errors = entries.filter(({ value }) => value === 'Error');
     return [
+      ...(entries.length > 0 ? [] : ['nothing was written: the case shows nothing']),
       ...(lost > 0 ? [] : [`no PING was lost: the case shows nothing`]),
       ...(errors.length === 0 ? [] : [`${errors.length} writes say Error, the first: ${JSON.stringify(errors[0])}`]),
     ];

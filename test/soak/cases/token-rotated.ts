@@ -58,8 +58,10 @@ export const tokenRotated: LongCase = {
     // A refresh may be held back to spare the API server, a change of value never is.
     for (const interfaceId of gateway.interfaces) await gateway.down(interfaceId);
     await parts.untilIdle();
-    for (const { interfaceID, value } of (await parts.connection(gateway.ref))?.status?.tunnels ?? []) {
-      if (value !== 'Error') faults.push(`${interfaceID} is ${value}, its last observation said Error`);
+    const entries = (await parts.connection(gateway.ref))?.status?.tunnels ?? [];
+    for (const interfaceId of gateway.interfaces) {
+      const value = entries.find(({ interfaceID }) => interfaceID === interfaceId)?.value;
+      if (value !== 'Error') faults.push(`${interfaceId} is ${value}, its last observation said Error`);
     }
     const codes = (await parts.writes(gateway.ref)).map(({ code }) => code);
     say(`${codes.length} writes, ${codes.filter((code) => code >= 400 && code !== 409).length} of them refused`);

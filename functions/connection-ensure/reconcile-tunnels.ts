@@ -2,7 +2,7 @@ import { type CloudEvent, encodeCloudEvent } from '../../shared/domain/cloud-eve
 import { type Connection, type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
 import type { GatewayState } from '../../shared/domain/gateway-state.ts';
 import { type Listed, OBSERVATION_TYPE, type Unlisted } from '../../shared/domain/observation.ts';
-import { observationSubject, tunnelStateKey } from '../../shared/domain/subjects.ts';
+import { connectionStateKey, observationSubject, tunnelStateKey } from '../../shared/domain/subjects.ts';
 import { planListing } from '../../shared/domain/tunnel-listing.ts';
 import { initialEntry, type TunnelState } from '../../shared/domain/tunnel-status.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
@@ -26,11 +26,11 @@ export type ListingChange = { readonly added: readonly string[]; readonly remove
  * - `listed` follows the entry, and again wherever the state that tunnel-status keeps does not know of this listing.
  */
 export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPorts) {
-  async function tell(event: Listed | Unlisted, trigger: Trigger): Promise<void> {
+  async function tell(event: Listed | Unlisted, uid: string, trigger: Trigger): Promise<void> {
     const ref = { namespace: event.namespace, name: event.connection };
     const message: CloudEvent = {
-      // One occasion may concern several Connections: without their names the stream would take the second for a repeat.
-      id: `${event.kind}.${event.interfaceId}.${trigger.eventId}.${ref.namespace}.${ref.name}`,
+      // One occasion may concern several Connections: without what tells them apart the stream would take the second for a repeat.
+      id: `${event.kind}.${event.interfaceId}.${uid}.${trigger.eventId}.${ref.namespace}.${ref.name}`,
       source: '/functions/connection-ensure',
       type: OBSERVATION_TYPE,
       time: event.observedAt,
@@ -39,15 +39,27 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
     await bus.publish(encodeCloudEvent(observationSubject(ref, event.interfaceId), message));
   }
 
-  async function isListed(ref: ConnectionRef, interfaceId: string, uid: string): Promise<boolean> {
+  /** By a run as new as `epoch`: what an older one said last may be an `unlisted` that tunnel-status has not heard yet. */
+  async function isListed(ref: ConnectionRef, interfaceId: string, uid: string, epoch: number): Promise<boolean> {
     const known = (await state.get(tunnelStateKey(ref, interfaceId)))?.value as TunnelState | undefined;
-    return known?.listed === true && known.connectionUid === uid;
+    return known?.listed === true && known.connectionUid === uid && known.gatewayEpoch >= epoch;
   }
 
-  return async function reconcileTunnelsStatus(
+  /** @throws StoreError `conflict` where another announcement counts by now: its list of tunnels is another one */
+  async function confirm(ref: ConnectionRef, { epoch, sequence }: GatewayState): Promise<void> {
+    const accepted = (await state.get(connectionStateKey(ref)))?.value as GatewayState | undefined;
+    if (accepted === undefined || (accepted.epoch === epoch && accepted.sequence === sequence)) return;
+    throw new StoreError('conflict', `${connectionKey(ref)} was announced anew meanwhile`);
+  }
+
+  return reconcileTunnelsStatus;
+
+  /** @param isNew - whatever tunnel-status seems to know, it is to be told */
+  async function reconcileTunnelsStatus(
     connection: Connection,
     gateway: GatewayState,
     trigger: Trigger,
+    isNew = false,
   ): Promise<ListingChange> {
     const ref = { namespace: connection.metadata.namespace, name: connection.metadata.name };
     const about = { namespace: ref.namespace, connection: ref.name, gatewayEpoch: gateway.epoch };
@@ -62,7 +74,7 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
       try {
         const plan = planListing(current, interfaces);
         for (const interfaceId of plan.stale) {
-          await tell({ ...about, kind: 'unlisted', interfaceId, observedAt: now }, trigger);
+          await tell({ ...about, kind: 'unlisted', interfaceId, observedAt: now }, uid, trigger);
           current = await connections.removeTunnel(ref, interfaceId, preconditions(current, trigger));
           removed.add(interfaceId);
         }
@@ -76,17 +88,25 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
         const fresh = await connections.get(ref, { signal: trigger.signal() });
         if (fresh?.metadata.uid !== uid)
           throw new StoreError('conflict', `${connectionKey(ref)} was recreated meanwhile`);
+        await confirm(ref, gateway);
         current = fresh;
       }
     }
 
     for (const interfaceId of interfaces) {
-      if (!added.has(interfaceId) && (await isListed(ref, interfaceId, uid))) continue;
-      await tell({ ...about, kind: 'listed', interfaceId, connectionUid: uid, observedAt: now }, trigger);
+      if (!isNew && !added.has(interfaceId) && (await isListed(ref, interfaceId, uid, gateway.epoch))) continue;
+      await tell({ ...about, kind: 'listed', interfaceId, connectionUid: uid, observedAt: now }, uid, trigger);
       added.add(interfaceId);
     }
+    if (added.size > 0) {
+      // Uids have no order: if it was made anew before this was told, that of the new one is to be the last word.
+      const fresh = await connections.get(ref, { signal: trigger.signal() });
+      if (fresh !== undefined && fresh.metadata.uid !== uid) {
+        return reconcileTunnelsStatus(fresh, gateway, trigger, true);
+      }
+    }
     return { added: [...added], removed: [...removed] };
-  };
+  }
 }
 
 function preconditions({ metadata }: Connection, { signal }: Trigger) {

@@ -124,9 +124,6 @@ function judgeUnlisted(state: TunnelState | undefined, event: Unlisted): Judgeme
 function judgeSilent(state: TunnelState | undefined, event: Silent): Judgement {
   if (!state?.listed) return { kind: 'orphan', reason: 'NotListed', state };
   if (event.gatewayEpoch < state.gatewayEpoch) return { kind: 'stale', reason: 'OlderEpoch', state };
-  if (state.shown?.value === 'Error' && state.shown.reason === GATEWAY_SILENT && state.pending === undefined) {
-    return { kind: 'throttled', reason: 'Unchanged', state };
-  }
   return { kind: 'candidate', event, state: withPending(state, 'Error'), isDue: true };
 }
 

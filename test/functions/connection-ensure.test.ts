@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { EmbeddedBus } from '../../shared/adapters/embedded-bus.ts';
 import { EmbeddedStateStore } from '../../shared/adapters/embedded-state-store.ts';
 import { type ConnectionRef, REMOTE_CLUSTER_ID_LABEL } from '../../shared/domain/connection.ts';
 import { GATEWAY_TYPE } from '../../shared/domain/gateway-announcement.ts';
@@ -7,7 +8,8 @@ import { gatewaySubject, observationSubject } from '../../shared/domain/subjects
 import { sharedConsumer } from '../../shared/domain/topology.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import { FunctionWorld, REF } from '../support/function-world.ts';
-import { passingStore } from '../support/passing.ts';
+import { passingBus, passingStore } from '../support/passing.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 const GATEWAYS_CONSUMER = sharedConsumer('connection-ensure-gateways', 'GATEWAYS', ['gateways.*.*']);
 const TWO = ['liqo-tunnel', 'liqo-tunnel1'];
@@ -158,6 +160,90 @@ describe('connection-ensure', () => {
       const told = outcome === 'invalid' ? await letters(world) : world.decisions;
       expect(told.map((about) => about.reason)).toContain(reason);
     }
+  });
+
+  describe('a replica that sleeps in the middle of a listing, while another one works', () => {
+    /** Sleeps at the first call that `isIt` names; what it is given from then on it never comes to. */
+    function sleeper(world: FunctionWorld, isIt: (call: 'listed' | 'removeTunnel') => boolean) {
+      const sleep = Promise.withResolvers<void>();
+      let sleeps = false;
+      const pass = async (call: 'listed' | 'removeTunnel') => {
+        sleeps ||= isIt(call);
+        if (sleeps) await sleep.promise;
+      };
+      world.start('connection-ensure', {
+        bus: () => {
+          // Its own clock stands still, so nothing tells the server that an event is being worked on.
+          const bus = new EmbeddedBus(world.broker, new VirtualClock());
+          return {
+            ...passingBus(bus),
+            async publish(message) {
+              if (message.headers['ce-id']?.startsWith('listed.')) await pass('listed');
+              return bus.publish(message);
+            },
+            consume: (consumer, handle, signal) =>
+              bus.consume(
+                consumer,
+                async (delivery) => {
+                  return sleeps ? new Promise(() => {}) : handle(delivery);
+                },
+                signal,
+              ),
+          };
+        },
+        connections: (store) => ({
+          ...passingStore(store),
+          async removeTunnel(...call) {
+            await pass('removeTunnel');
+            return store.removeTunnel(...call);
+          },
+        }),
+      });
+      return {
+        /** The server waits for an ack as long as it may, and gives what this one holds to another replica. */
+        async isReplaced() {
+          world.start('connection-ensure');
+          await world.clock.advance(31_000);
+          expect(sleeps).toBe(true);
+        },
+        async wake() {
+          sleep.resolve();
+          await world.clock.advance(100);
+        },
+      };
+    }
+
+    it('does not leave the tunnels of a Connection that was made anew to its namesake', async () => {
+      const world = worldWith('tunnel-status');
+      const { isReplaced, wake } = sleeper(world, (call) => call === 'listed');
+      const epoch = await world.announce(['liqo-tunnel']);
+      world.kubernetes.deleteConnection(REF);
+      await world.announce(['liqo-tunnel'], { epoch });
+      await isReplaced();
+      await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+      expect(world.tunnel()?.value).toBe('Connected');
+      await wake();
+      await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'down' });
+      expect(world.tunnel()?.value).toBe('Error');
+    });
+
+    it('takes no entry away that a newer announcement lists', async () => {
+      const world = worldWith('tunnel-status');
+      let isShrinking = false;
+      const { wake } = sleeper(world, (call) => isShrinking && call === 'removeTunnel');
+      const epoch = await world.announce(TWO);
+      isShrinking = true;
+      await world.announce(['liqo-tunnel'], { epoch });
+      world.start('connection-ensure');
+      const three = [...TWO, 'liqo-tunnel2'];
+      // Within the time of an attempt; the server gives some of them to the one that sleeps.
+      for (let times = 0; times < 4; times++) await world.announce(three, { epoch });
+      expect(listed(world)).toEqual(three);
+      await wake();
+      expect(listed(world)).toEqual(three);
+      await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong', interfaceId: 'liqo-tunnel1' });
+      expect(world.tunnel('liqo-tunnel1')?.value).toBe('Connected');
+    });
   });
 
   it('has nothing to do with the key of a cluster that no gateway leads to', async () => {

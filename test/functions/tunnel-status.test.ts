@@ -367,6 +367,25 @@ describe('tunnel-status', () => {
     expect(world.tunnel()?.value).toBe('Connected');
   });
 
+  it('shows that a gateway is silent again, where somebody edited what it showed', async () => {
+    const { world, epoch } = await worldWithTunnel();
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+    const silence = async () => {
+      await world.publish(observationSubject(REF, 'liqo-tunnel'), OBSERVATION_TYPE, silentOf(world, epoch));
+      await world.clock.settle();
+    };
+    await silence();
+    const { resourceVersion } = world.connection()?.metadata ?? {};
+    await silence();
+    expect(world.connection()?.metadata.resourceVersion).toBe(resourceVersion);
+    world.kubernetes.foreignPut(REF, 'kubectl-edit', (status) => ({
+      ...status,
+      tunnels: [{ interfaceID: 'liqo-tunnel', value: 'Connected' }],
+    }));
+    await silence();
+    expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+  });
+
   it('loses nothing when a replica dies with an event in its hands', async () => {
     const { world, epoch, replica } = await worldWithTunnel();
     await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });

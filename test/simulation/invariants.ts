@@ -124,8 +124,10 @@ export function transitionsAccountedFor(
   return [...ofTunnels].flatMap(([interfaceId, own]) => {
     const first = own.findIndex(({ outcome }) => outcome === 'written');
     const told = observations.filter((event) => event.interfaceId === interfaceId);
-    const [base, ...later] = told.slice(told.findIndex(({ id }) => id === own[first]?.eventId));
-    if (first === -1 || base === undefined) return [];
+    if (first === -1) return [];
+    const at = told.findIndex(({ id }) => id === own[first]?.eventId);
+    const [base, ...later] = told.slice(at);
+    if (at === -1 || base === undefined) return [`${interfaceId}: ${own[first]?.eventId} was written and never told`];
     const changes = changesOf([base, ...later]);
     const shown = writes.flatMap(({ tunnel, by }) =>
       by === 'tunnel-status' && tunnel !== undefined && tunnel.interfaceID === interfaceId ? [tunnel] : [],

@@ -89,10 +89,13 @@ function labelOf({ latency, lastTransitionTime }: TunnelEntry): string | undefin
   return [latency?.timestamp, lastTransitionTime].filter(isGatewayLabel).toSorted().at(-1);
 }
 
-/** Every transition that the stream holds was written, in its order, and no other. */
+/** Every transition that the stream holds was written, in its order, and no other; before a tunnel is listed it is nobody's. */
 export function transitionsInOrder(messages: readonly StoredMessage[], writes: readonly Write[]): string[] {
+  const listed = new Set<string>();
   const told = valuesByInterface(
     messages.flatMap(tunnelEventOf).flatMap((event) => {
+      if (event.kind === 'listed') listed.add(event.interfaceId);
+      if (!listed.has(event.interfaceId)) return [];
       if (event.kind === 'silent') return [[event.interfaceId, 'Error'] as const];
       return 'value' in event && event.value !== 'Connecting' ? [[event.interfaceId, event.value] as const] : [];
     }),

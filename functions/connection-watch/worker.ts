@@ -1,11 +1,16 @@
 import { CHANGE_TYPE, type Change, changeSchema } from '../../shared/domain/change.ts';
 import { type CloudEvent, encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import type { OutcomeName } from '../../shared/domain/decision.ts';
 import { changeSubject } from '../../shared/domain/subjects.ts';
+import { BusError } from '../../shared/ports/event-bus.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineWorker } from '../../shared/runtime/define-worker.ts';
 import { eventDecoder } from '../../shared/runtime/event-decoder.ts';
 import { retrying } from '../../shared/runtime/retrying.ts';
 import { manifest } from './manifest.ts';
+
+const CANNOT_BE_TOLD =
+  'object larger than a message may be: no function hears of this change; make the object smaller, or raise max_payload of nats-server';
 
 /**
  * A change is told on before the next one is read, so none is lost between the API server and the stream. What the stream
@@ -21,13 +26,19 @@ export const connectionWatch = defineWorker({
     await retrying(learn, { clock, log, signal, bus, what: 'read of the last changes' });
     const publish = async (change: Change) => {
       const message = encodeCloudEvent(changeSubject(change.kind, change.object.metadata), changeEvent(change));
+      const count = (outcome: OutcomeName) =>
+        meter.count('wg_keepalive_events_total', { function: manifest.name, outcome });
       await retrying(
         async () => {
-          const { duplicate } = await bus.publish(message);
-          meter.count('wg_keepalive_events_total', {
-            function: manifest.name,
-            outcome: duplicate ? 'throttled' : 'written',
-          });
+          try {
+            const { duplicate } = await bus.publish(message);
+            count(duplicate ? 'throttled' : 'written');
+          } catch (err) {
+            if (!(err instanceof BusError) || err.code !== 'too-large') throw err;
+            // Tried again it would be refused again, and hold up what is told of all others.
+            count('invalid');
+            log.error({ err, subject: message.subject, bytes: message.data.byteLength }, CANNOT_BE_TOLD);
+          }
         },
         { clock, log, signal, bus, what: `publish ${message.subject}` },
       );

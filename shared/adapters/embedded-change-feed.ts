@@ -1,7 +1,7 @@
 import { CHANGE_KINDS, type Change, type ChangeKind } from '../domain/change.ts';
 import type { ChangeFeed } from '../ports/connection-store.ts';
 import type { EmbeddedKubernetes, Listener } from './embedded-kubernetes.ts';
-import { KnownObjects, type WatchedObject, withoutManagedFields } from './known-objects.ts';
+import { asTold, KnownObjects, type WatchedObject } from './known-objects.ts';
 
 type Event = { readonly kind: ChangeKind; readonly type: Change['type']; readonly object: WatchedObject };
 
@@ -98,10 +98,10 @@ class Subscription implements Listener {
       this.#mustList = false;
       return CHANGE_KINDS.flatMap((kind) => {
         const objects = this.#cluster.list(kind).filter(this.#isWatched);
-        return this.#known[kind].relist(objects.map(withoutManagedFields));
+        return this.#known[kind].relist(objects.map(asTold));
       });
     }
     const event = this.#events.shift();
-    return event && this.#known[event.kind].event(event.type, withoutManagedFields(event.object));
+    return event && this.#known[event.kind].event(event.type, asTold(event.object));
   }
 }

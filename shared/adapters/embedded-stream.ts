@@ -4,11 +4,15 @@ import { compileTransform, hasWildcard, subjectMatches } from '../domain/subject
 import type { StreamSpec } from '../domain/topology.ts';
 import type { Clock } from '../ports/clock.ts';
 import type { PublishAck, StoredMessage } from '../ports/event-bus.ts';
+import { BusError } from '../ports/event-bus.ts';
 
 /** What nats-server takes where a stream's configuration leaves the window out. */
 const DEFAULT_DUPLICATE_WINDOW_MS = 120_000;
 /** nats-server's overhead of a stored message: length, sequence, time, checksum. */
 const RECORD_OVERHEAD_BYTES = 30;
+/** nats-server's `max_payload` by default, headers included, and JetStream's limit of the headers alone. */
+const MAX_MESSAGE_BYTES = 1024 * 1024;
+const MAX_HEADER_BYTES = 65_535;
 
 type Entry = { readonly message: StoredMessage; readonly storedAtMs: number; readonly sizeBytes: number };
 
@@ -55,8 +59,9 @@ export class EmbeddedStream {
     return this.spec.subjects.some((pattern) => subjectMatches(pattern, subject));
   }
 
-  /** Stores a message, or tells the sequence of the one with its id. */
+  /** Stores a message, or tells the sequence of the one with its id. @throws BusError `too-large` */
   append({ subject, headers, data }: BusMessage): Appended {
+    const bytes = bytesOf({ subject, headers, data });
     this.#expire();
     const id = headers[MESSAGE_ID_HEADER];
     const known = id === undefined ? undefined : this.#ids.get(id);
@@ -73,7 +78,7 @@ export class EmbeddedStream {
     };
     const previousSequence = this.#subjects.get(stored.subject)?.last ?? 0;
     if (id !== undefined) this.#ids.set(id, { sequence, storedAtMs });
-    this.#insert({ message: stored, storedAtMs, sizeBytes: sizeOf(stored) });
+    this.#insert({ message: stored, storedAtMs, sizeBytes: RECORD_OVERHEAD_BYTES + stored.subject.length + bytes });
     this.#enforceLimits(stored.subject);
     for (const follower of this.#followers) follower.onStored(stored);
     return { stream: this.spec.name, sequence, duplicate: false, stored, previousSequence };
@@ -178,8 +183,12 @@ export class EmbeddedStream {
   }
 }
 
-function sizeOf({ subject, headers, data }: BusMessage): number {
-  let bytes = RECORD_OVERHEAD_BYTES + subject.length + data.byteLength;
-  for (const name in headers) bytes += name.length + (headers[name]?.length ?? 0) + 4;
-  return bytes;
+/** Of headers and data. @throws BusError `too-large` */
+function bytesOf({ subject, headers, data }: BusMessage): number {
+  let headerBytes = 0;
+  for (const name in headers) headerBytes += name.length + (headers[name]?.length ?? 0) + 4;
+  const bytes = headerBytes + data.byteLength;
+  if (headerBytes <= MAX_HEADER_BYTES && bytes <= MAX_MESSAGE_BYTES) return bytes;
+  const limits = `at most ${MAX_MESSAGE_BYTES}, of which headers ${MAX_HEADER_BYTES}`;
+  throw new BusError('too-large', `publish to ${subject}: ${bytes} bytes, of which headers ${headerBytes}: ${limits}`);
 }

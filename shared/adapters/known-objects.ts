@@ -56,11 +56,16 @@ export class KnownObjects {
   }
 }
 
-/** As changes carry it: managedFields are bulky, and nobody judges by them. */
-export function withoutManagedFields(object: WatchedObject): WatchedObject {
-  const { managedFields: _, ...metadata } = object.metadata;
+/**
+ * As changes carry it. Nobody judges by managedFields and annotations; they are bulky, and what people write in annotations
+ * is no business of the queue.
+ */
+export function asTold(object: WatchedObject): WatchedObject {
+  const { managedFields: _, annotations: __, ...metadata }: AnyMetadata = object.metadata;
   return { ...object, metadata } as WatchedObject;
 }
+
+type AnyMetadata = WatchedObject['metadata'] & { readonly annotations?: unknown };
 
 function keyOf({ metadata }: WatchedObject): string {
   return `${metadata.namespace}/${metadata.name}`;

@@ -3,7 +3,7 @@ import type { Change, ChangeKind } from '../domain/change.ts';
 import { CONNECTION_API_VERSION } from '../domain/connection.ts';
 import type { Clock } from '../ports/clock.ts';
 import { StoreError } from '../ports/connection-store.ts';
-import { KnownObjects, type WatchedObject, withoutManagedFields } from './known-objects.ts';
+import { asTold, KnownObjects, type WatchedObject } from './known-objects.ts';
 import type { KubernetesClient } from './kubernetes-client.ts';
 
 export type WatchTiming = {
@@ -93,7 +93,7 @@ export class Reflector {
       page = (await this.#options.client.call<List>({ method: 'GET', path: this.#path, query, signal })).body;
       items.push(...page.items);
     } while (page.metadata.continue);
-    for (const change of this.#known.relist(items.map(withoutManagedFields))) await this.#options.tell(change);
+    for (const change of this.#known.relist(items.map(asTold))) await this.#options.tell(change);
     this.#resourceVersion = page.metadata.resourceVersion;
   }
 
@@ -123,7 +123,7 @@ export class Reflector {
       throw new BlindError(`the watch ended with error ${code}: ${message}`);
     }
     if (event.type !== 'BOOKMARK') {
-      const changes = this.#known.event(event.type, withoutManagedFields(event.object));
+      const changes = this.#known.event(event.type, asTold(event.object));
       for (const change of changes) await this.#options.tell(change);
     }
     this.#resourceVersion = event.object.metadata.resourceVersion;

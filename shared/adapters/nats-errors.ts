@@ -10,6 +10,8 @@ export const CONSUMER_NOT_FOUND = 10014;
 /** Somebody else made it, with another configuration. */
 export const CONSUMER_EXISTS = [10013, 10148] as const;
 
+/** Of a message or its headers, by the stream's limit or by the server's own. */
+const MESSAGE_TOO_LARGE = [10054, 10097];
 const STORE_FAILED = 10077;
 /** Account, memory and storage limits; maximum bytes of a stream over the account's. */
 const RESOURCES_EXHAUSTED = [10002, 10023, 10028, 10047, 10122];
@@ -36,6 +38,7 @@ export function noResponders(what: string): BusError {
 
 function codeOf({ code, err_code, description }: ApiFault): BusErrorCode {
   if (RESOURCES_EXHAUSTED.includes(err_code)) return 'full';
+  if (MESSAGE_TOO_LARGE.includes(err_code)) return 'too-large';
   if (err_code === STORE_FAILED) return /maximum|limit/.test(description) ? 'full' : 'unavailable';
   if (code >= 500 || code === 429 || code === 409) return 'unavailable';
   return code === 404 ? 'not-found' : 'denied';
@@ -43,7 +46,8 @@ function codeOf({ code, err_code, description }: ApiFault): BusErrorCode {
 
 function codeOfClientError(error: unknown): BusErrorCode {
   if (error instanceof errors.TimeoutError || (error as Error).cause instanceof errors.TimeoutError) return 'timeout';
-  if (error instanceof errors.PermissionViolationError || error instanceof errors.InvalidArgumentError) return 'denied';
+  if (error instanceof errors.InvalidArgumentError) return /max_payload/.test(error.message) ? 'too-large' : 'denied';
+  if (error instanceof errors.PermissionViolationError || error instanceof errors.InvalidSubjectError) return 'denied';
   return 'unavailable';
 }
 

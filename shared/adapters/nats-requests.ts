@@ -64,8 +64,7 @@ export class NatsRequests {
       try {
         connection.publish(subject, data, { reply: `${this.#replyPrefix}${token}`, ...(headers && { headers }) });
       } catch (error) {
-        const code = error instanceof errors.ClosedConnectionError ? 'unavailable' : 'denied';
-        return reject(new BusError(code, `request to ${subject}: ${(error as Error).message}`, { cause: error }));
+        return reject(busErrorOf(`request to ${subject}`, error));
       }
       this.#waiting.set(token, { subject, deadlineMs: this.#clock.monotonicMs() + timeoutMs, resolve, reject });
       this.#sweeper ??= this.#clock.after(SWEEP_MS, this.#sweep);

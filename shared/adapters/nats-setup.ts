@@ -52,6 +52,8 @@ export class BusSetupError extends Error {
   }
 }
 
+/** Of an event cut to `MAX_DEAD_LETTER_BYTES`, in base64, with up to 64 KiB of headers. */
+const MIN_PAYLOAD_BYTES = 1024 * 1024;
 const STATE_MAX_BYTES = 64 * 1024 * 1024;
 /** Under the default of --gateway-silent-after: nobody takes the gateways for silent meanwhile. */
 const DRAIN_TIMEOUT_MS = 10_000;
@@ -64,6 +66,7 @@ const CREATION_FIELDS = ['deliver_policy', 'opt_start_seq', 'durable_name', 'nam
  * @throws BusSetupError where something differs that cannot be updated; BusError where the server does not answer or refuses.
  */
 export async function setupBus(connection: NatsConnection, options: BusSetupOptions): Promise<readonly SetupChange[]> {
+  requireRoomForDeadLetters(connection);
   const manager = await jetstreamManager(connection, { checkAPI: false, timeout: SETUP_TIMEOUT_MS });
   const changes: SetupChange[] = [];
   const note = (change: SetupChange) => {
@@ -75,6 +78,16 @@ export async function setupBus(connection: NatsConnection, options: BusSetupOpti
   for (const { name } of STREAMS) (await removeLeftovers(manager, name, options.consumers)).forEach(note);
   note(await setUpBucket(manager, options));
   return changes;
+}
+
+/** A dead letter that the server refuses would come back for ever, and hold up its partition. */
+function requireRoomForDeadLetters({ info }: NatsConnection): void {
+  const { max_payload: bytes = 0 } = info ?? {};
+  if (bytes >= MIN_PAYLOAD_BYTES) return;
+  throw new BusSetupError(
+    `max_payload of nats-server is ${bytes} bytes: a dead letter is up to ${MIN_PAYLOAD_BYTES}, which is nats-server's ` +
+      'default: raise max_payload and run `wg-keepalive setup` again',
+  );
 }
 
 /**

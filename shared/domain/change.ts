@@ -12,7 +12,7 @@ export type ChangeKind = (typeof CHANGE_KINDS)[number];
 type ChangeOf<Kind extends ChangeKind, Object> = {
   readonly kind: Kind;
   readonly type: 'ADDED' | 'MODIFIED' | 'DELETED';
-  /** As the API server gave it, without managedFields; of a deletion, the last state known. */
+  /** As the API server gave it, without managedFields and annotations; of a deletion, the last state known. */
   readonly object: Object;
 };
 

@@ -75,8 +75,11 @@ export interface EventBus {
   close(): Promise<void>;
 }
 
-/** `full`: the stream refuses by its limits; `denied`: the user may not; `unavailable`: try again later. */
-export type BusErrorCode = 'unavailable' | 'timeout' | 'full' | 'denied' | 'not-found';
+/**
+ * `full`: the stream refuses by its limits; `denied`: the user may not; `too-large`: more than the server takes in one
+ * message, and never will; `unavailable`: try again later.
+ */
+export type BusErrorCode = 'unavailable' | 'timeout' | 'full' | 'denied' | 'too-large' | 'not-found';
 
 export class BusError extends Error {
   readonly code: BusErrorCode;

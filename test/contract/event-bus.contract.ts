@@ -107,6 +107,20 @@ export function eventBusContract(name: string, start: () => Promise<BusHarness>)
         } satisfies Partial<BusError>);
       });
 
+      test('rejects as too large what is more than a server takes in one message, headers included', async () => {
+        const subject = decisionSubject(fresh());
+        const most = { ...event(subject), data: new Uint8Array(1024 * 1024) };
+        const headers = { ...event(subject).headers, 'ce-source': 's'.repeat(70_000) };
+        for (const message of [most, { ...event(subject), headers }]) {
+          await expect(bus.publish(message)).rejects.toMatchObject({
+            name: 'BusError',
+            code: 'too-large',
+            message: expect.stringContaining(subject),
+          } satisfies Partial<BusError>);
+        }
+        await bus.publish(event(subject));
+      });
+
       test('stores an observation under its partition, for every partition there is', async () => {
         const seen = new Set<number>();
         for (let i = 0; seen.size < PARTITIONS && i < 500; i++) {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream';
 import type { NatsConnection } from 'nats';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { launchNats } from '../../infra/servers/launch-nats.ts';
 import { NatsLink } from '../../shared/adapters/nats-link.ts';
 import { raiseEpoch, type SetupChange, setupBus } from '../../shared/adapters/nats-setup.ts';
@@ -34,6 +34,20 @@ await describeReal('NATS setup', ['nats-server'], () => {
       manager = await jetstreamManager(connection);
     });
     afterAll(() => harness[Symbol.asyncDispose]());
+
+    /** A connection to a server of its own; both end with the test. */
+    async function serverWith(config: string): Promise<NatsConnection> {
+      const cleanUp = new AsyncDisposableStack();
+      onTestFinished(() => cleanUp.disposeAsync());
+      const folder = await mkdtemp(join(tmpdir(), 'wg-keepalive-'));
+      cleanUp.defer(() => rm(folder, { recursive: true }));
+      const configFile = join(folder, 'nats.conf');
+      await writeFile(configFile, `${config}\n`);
+      const server = cleanUp.use(await launchNats({ configFile }));
+      const link = NatsLink.open({ servers: [server.url], name: 'test' }, systemClock, silentLogger);
+      cleanUp.defer(() => link.close());
+      return link.whenUp();
+    }
 
     const changed = (changes: readonly SetupChange[]) => changes.filter(({ change }) => change !== 'unchanged');
 
@@ -168,15 +182,7 @@ await describeReal('NATS setup', ['nats-server'], () => {
       });
 
       test.each(['made', 'widened'])('says that there is no room for them where the stream is %s', async (how) => {
-        await using cleanUp = new AsyncDisposableStack();
-        const folder = await mkdtemp(join(tmpdir(), 'wg-keepalive-'));
-        cleanUp.defer(() => rm(folder, { recursive: true }));
-        const configFile = join(folder, 'nats.conf');
-        await writeFile(configFile, `jetstream { max_file_store: ${1024 * MIB} }\n`);
-        const server = cleanUp.use(await launchNats({ configFile }));
-        const link = NatsLink.open({ servers: [server.url], name: 'test' }, systemClock, silentLogger);
-        cleanUp.defer(() => link.close());
-        const small = await link.whenUp();
+        const small = await serverWith(`jetstream { max_file_store: ${1024 * MIB} }`);
         if (how === 'widened') await setupBus(small, SETUP_FOR_TESTS());
         await expect(setupBus(small, bounds(240 * 1024 * MIB, 24 * HOUR_MS))).rejects.toMatchObject({
           code: 'SETUP_CONFLICT',
@@ -184,6 +190,14 @@ await describeReal('NATS setup', ['nats-server'], () => {
             /^stream OBSERVATIONS: max_bytes 257698037760: insufficient storage.*: raise max_file_store of nats-server/,
           ),
         });
+      });
+    });
+
+    test('refuses a server that takes no message as large as a dead letter', async () => {
+      const narrow = await serverWith('jetstream {}\nmax_payload: 512KB');
+      await expect(setupBus(narrow, SETUP_FOR_TESTS())).rejects.toMatchObject({
+        code: 'SETUP_CONFLICT',
+        message: expect.stringMatching(/^max_payload of nats-server is 524288 bytes: .*: raise max_payload and run/),
       });
     });
 

@@ -85,6 +85,27 @@ describe('connection-watch', () => {
     expect(watched.changes()).toEqual(['ADDED gw-a', 'ADDED gw-b', 'ADDED gw-c']);
   });
 
+  it('is not held up by an object that no message can carry: it is counted, logged, and told again once it is smaller', async () => {
+    const watched = new Watched();
+    let isLarge = true;
+    watched.world.start('connection-watch', {
+      bus: (bus) => ({
+        ...passingBus(bus),
+        publish: async (message, options) => {
+          if (isLarge && message.subject.endsWith('gw-b')) throw new BusError('too-large', '1048577 bytes');
+          return bus.publish(message, options);
+        },
+      }),
+    });
+    await watched.create('a', 'b', 'c');
+    expect(watched.changes()).toEqual(['ADDED gw-a', 'ADDED gw-c']);
+    expect(watched.world.count('connection-watch', 'invalid')).toBe(1);
+    isLarge = false;
+    await watched.store.applyTunnel({ namespace: NAMESPACE, name: 'gw-b' }, { interfaceID: 't', value: 'Connected' });
+    await watched.world.clock.settle();
+    expect(watched.changes()).toEqual(['ADDED gw-a', 'ADDED gw-c', 'MODIFIED gw-b']);
+  });
+
   it('waits for the bus before its first list: what was told before must be known', async () => {
     const watched = new Watched();
     await watched.create('a');

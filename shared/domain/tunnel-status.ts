@@ -80,6 +80,19 @@ export function isOvertaken(state: TunnelState | undefined, event: TunnelEvent, 
   return !('sequence' in event) && state?.place !== undefined && isBefore(place, state.place);
 }
 
+/** Whether what is shown came of this very event. */
+export function isShownOf(state: TunnelState | undefined, event: TunnelEvent): event is Observation {
+  if (state?.shown === undefined || !('sequence' in event)) return false;
+  const { shown, gatewayEpoch, sequence } = state;
+  const isNewest = event.gatewayEpoch === gatewayEpoch && event.sequence === sequence;
+  return isNewest && event.gatewayEpoch === shown.gatewayEpoch && event.monotonicMs === shown.monotonicMs;
+}
+
+/** Whether an entry has a time of this very event. */
+export function isLabelledBy(entry: TunnelEntry, { observedAt }: Observation | Silent): boolean {
+  return entry.latency?.timestamp === observedAt || entry.lastTransitionTime === observedAt;
+}
+
 export const GATEWAY_SILENT = 'GatewaySilent';
 
 export function judgeEvent(state: TunnelState | undefined, event: TunnelEvent, settings: StatusSettings): Judgement {
@@ -168,7 +181,13 @@ function withPending(state: TunnelState, value: ConnectionValue): TunnelState {
 /** `superseded`: changes of value told before and never shown. */
 export type WriteJudgement = { readonly superseded: number } & (
   | { readonly kind: 'write'; readonly entry: TunnelEntry; readonly before: TunnelEntry; readonly state: TunnelState }
-  | { readonly kind: 'throttled' | 'orphan'; readonly reason: string; readonly state: TunnelState }
+  /** `entry`: as it is, where it is as this would write it. */
+  | {
+      readonly kind: 'throttled' | 'orphan';
+      readonly reason: string;
+      readonly state: TunnelState;
+      readonly entry?: TunnelEntry;
+    }
 );
 
 /** `connection` as read: whether the candidate still is to be written, as what, and what to remember then. */
@@ -199,7 +218,7 @@ export function judgeWrite(candidate: WriteCandidate, connection: Connection | u
     ...state,
     shown: shownOf(entry, event.gatewayEpoch, event.monotonicMs),
   };
-  if (sameEntry(before, entry)) return { kind: 'throttled', reason: 'Unchanged', state: written, superseded };
+  if (sameEntry(before, entry)) return { kind: 'throttled', reason: 'Unchanged', state: written, entry, superseded };
   return { kind: 'write', entry, before, state: written, superseded };
 }
 
@@ -213,7 +232,7 @@ function judgeSilentWrite(state: TunnelState, event: Silent, before: TunnelEntry
   };
   const shown = shownOf(entry, state.shown?.gatewayEpoch ?? 0, state.shown?.monotonicMs ?? 0);
   if (before.value === 'Error' && before.reason === GATEWAY_SILENT) {
-    return { kind: 'throttled', reason: 'Unchanged', state: { ...state, shown } } as const;
+    return { kind: 'throttled', reason: 'Unchanged', state: { ...state, shown }, entry: before } as const;
   }
   return { kind: 'write', entry, before, state: { ...state, shown } } as const;
 }

@@ -6,14 +6,16 @@ import type { ConsumerSpec } from '../domain/topology.ts';
 import { BusError, type Delivery, type Settlement } from '../ports/event-bus.ts';
 import type { FunctionPorts } from '../ports/function-ports.ts';
 import { attemptTimer } from './attempt-timer.ts';
+import { BoundedMap } from './bounded-map.ts';
 import { decisionRecorder } from './decision-recorder.ts';
-import type { EventContext, EventHandler, FunctionDefinition } from './define-function.ts';
+import type { EventContext, EventHandler, FunctionDefinition, Outcome } from './define-function.ts';
 import { type EventDecoder, eventDecoder } from './event-decoder.ts';
 import { type PreviousEvents, previousEvents } from './previous-events.ts';
 import { retrying } from './retrying.ts';
 
 /** Deliveries of one event that may end in an unexpected error before it counts as poisonous. */
 const MAX_ATTEMPTS = 5;
+const MAX_UNTOLD = 1_024;
 const RETRY_MS = 250;
 const MAX_RETRY_MS = 30_000;
 /** Shorter: while an event waits for the bus, so does its partition. */
@@ -72,6 +74,8 @@ function eventProcessor(
 ): Process {
   const { bus, clock, meter, log } = ports;
   const record = decisionRecorder(manifest.name, ports);
+  /** Of events whose decision could not be published: handled again they would seem to have needed nothing. */
+  const untold = new BoundedMap<string, Outcome>(MAX_UNTOLD);
 
   async function deadLetter(delivery: Delivery, reason: string, message: string): Promise<void> {
     const at = new Date(clock.unixMs()).toISOString();
@@ -97,20 +101,25 @@ function eventProcessor(
       return ACK;
     }
     using attempt = attemptTimer(clock, manifest.attemptTimeoutMs, signal);
-    const outcome = await handle(decoded.event, {
-      attemptSignal: attempt.signal,
-      nextAttempt: attempt.next,
-      ...place,
-      streamSequence: delivery.streamSequence,
-      storedAtUnixMs: delivery.storedAtUnixMs,
-      deliveryCount: delivery.deliveryCount,
-      pending: delivery.pending,
-    });
+    const { id } = decoded.event;
+    const outcome =
+      untold.get(id) ??
+      (await handle(decoded.event, {
+        attemptSignal: attempt.signal,
+        nextAttempt: attempt.next,
+        ...place,
+        streamSequence: delivery.streamSequence,
+        storedAtUnixMs: delivery.storedAtUnixMs,
+        deliveryCount: delivery.deliveryCount,
+        pending: delivery.pending,
+      }));
     if (outcome.outcome === 'invalid') {
       await deadLetter(delivery, outcome.reason, 'refused by the handler');
       return ACK;
     }
+    if (outcome.outcome === 'written') untold.set(id, outcome);
     await record(decoded.event, outcome, delivery);
+    untold.delete(id);
     if (outcome.outcome !== 'failed' || outcome.comesBack) return ACK;
     return manifest.onFailure === 'retry'
       ? retry(outcome.retryAfterMs ?? backOffMs(delivery.deliveryCount))

@@ -397,6 +397,44 @@ describe('tunnel-status', () => {
     expect(world.tunnel()?.value).toBe('Error');
   });
 
+  it.each([
+    ['kept the state', 'state'],
+    ['published the decision', 'bus'],
+  ])('says of what it wrote that it did, though it died before it %s', async (_what, diesAt) => {
+    const world = new FunctionWorld();
+    world.start('connection-ensure');
+    const epoch = await world.announce(['liqo-tunnel']);
+    const never = () => new Promise<never>(() => {});
+    let isDying = false;
+    const replica = world.start('tunnel-status', {
+      state: (state) => ({
+        get: (...call) => state.get(...call),
+        put: async (...call) => (isDying && diesAt === 'state' ? never() : state.put(...call)),
+        delete: (...call) => state.delete(...call),
+      }),
+      bus: (bus) => ({
+        ...passingBus(bus),
+        publish: async (...call) => (isDying && diesAt === 'bus' ? never() : bus.publish(...call)),
+      }),
+    });
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+    isDying = true;
+    await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'down' });
+    expect(world.tunnel()?.value).toBe('Error');
+    await replica.crash();
+    world.start('tunnel-status');
+    await world.clock.advance(6_000);
+    const written = world.decisions.filter(
+      ({ function: by, outcome }) => by === 'tunnel-status' && outcome === 'written',
+    );
+    expect(written.map(({ reason, eventId }) => [reason, eventId])).toEqual([
+      ['Transition', `run-${epoch}.liqo-tunnel.1`],
+      ['Transition', `run-${epoch}.liqo-tunnel.2`],
+    ]);
+    expect(written.at(-1)?.after).toEqual(world.tunnel());
+    expect(world.meter.of('wg_keepalive_api_writes_total', 'tunnel-status', '200')).toBe(2);
+  });
+
   it('shows a tunnel that is not pinged as Connected without a latency', async () => {
     const { world, epoch } = await worldWithTunnel();
     await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'unmonitored', reason: 'Unmonitored' });

@@ -16,6 +16,7 @@ import {
   type EventHandler,
   type FunctionInstance,
   type FunctionManifest,
+  type Outcome,
 } from '../../shared/runtime/define-function.ts';
 import { runReplica } from '../../shared/runtime/run-replica.ts';
 import { CountingMeter } from '../support/counting-meter.ts';
@@ -303,17 +304,30 @@ describe('the runtime', () => {
     await failing.done;
   });
 
-  it('retries an event while the bus does not answer, and lets the data path go before the decision', async () => {
+  it('tells what was written when the bus answers again, and does not handle the event anew', async () => {
     const runtime = new Runtime();
-    let calls = 0;
-    const handle = async () => {
-      calls++;
-      return written;
-    };
-    runtime.start(handle, { bus: (bus) => withoutDecisions(bus, 'unavailable') });
+    const outcomes: Outcome[] = [written, { outcome: 'throttled', reason: 'Unchanged', connection: REF }];
+    let refusals = 2;
+    runtime.start(async () => outcomes.shift() ?? written, {
+      bus: (bus) => ({
+        ...passingBus(bus),
+        publish: async (message, options) => {
+          if (message.subject.startsWith('decisions.') && refusals-- > 0) throw new BusError('timeout', 'by the test');
+          return bus.publish(message, options);
+        },
+      }),
+    });
     await runtime.publish(1);
     await runtime.clock.advance(60_000);
-    expect(calls).toBe(3);
+    expect(runtime.decisions().map(({ outcome, eventId }) => [outcome, eventId])).toEqual([['written', 'event-1']]);
+    expect([runtime.outcomes('written'), runtime.outcomes('throttled')]).toEqual([1, 0]);
+  });
+
+  it('gives a decision up where the bus does not answer for long: the data path goes first', async () => {
+    const runtime = new Runtime();
+    runtime.start(async () => written, { bus: (bus) => withoutDecisions(bus, 'unavailable') });
+    await runtime.publish(1);
+    await runtime.clock.advance(60_000);
     expect(runtime.outcomes('written')).toBe(1);
     expect(runtime.meter.of('wg_keepalive_decisions_lost_total', MANIFEST.name, 'unavailable')).toBe(1);
   });

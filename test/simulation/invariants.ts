@@ -144,6 +144,25 @@ export function transitionsAccountedFor(
   });
 }
 
+/** Each write has its decision, or one that says that nobody knows whether it was done, whatever died in between. */
+export function writesAreTold(
+  messages: readonly StoredMessage[],
+  writes: readonly Write[],
+  decisions: readonly Decision[],
+): string[] {
+  const told = new Set(
+    decisions.filter(({ outcome }) => outcome === 'written' || outcome === 'failed').map(({ eventId }) => eventId),
+  );
+  const ids = new Map(
+    messages.flatMap(tunnelEventWithId).map(({ id, data }) => [`${data.interfaceId} ${data.observedAt}`, id]),
+  );
+  return writes.flatMap(({ tunnel, by, atMs }) => {
+    if (tunnel === undefined || by !== 'tunnel-status') return [];
+    const id = ids.get(`${tunnel.interfaceID} ${labelOf(tunnel)}`);
+    return id === undefined || told.has(id) ? [] : [`${id} was written at ${atMs} ms and no decision says so`];
+  });
+}
+
 /** A change back to what is shown all along needs no write, but was told like the others. */
 function unwritten({ superseded = 0, reason }: Decision): number {
   return superseded > 0 && reason !== 'Transition' ? superseded + 1 : superseded;

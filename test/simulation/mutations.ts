@@ -133,6 +133,12 @@ export const MUTATIONS: readonly Mutation[] = [
     }),
   },
   {
+    name: 'does not tell what it wrote before it died',
+    of: 'tunnel-status',
+    faults: CRASHES,
+    definition: onContext((context) => ({ ...context, deliveryCount: 1 })),
+  },
+  {
     name: 'does not look at the uid',
     of: 'tunnel-status',
     faults: { ...NO_FAULTS, deleteConnection: 0.1 },

@@ -18,6 +18,7 @@ import {
   statusIsLastObservation,
   transitionsAccountedFor,
   transitionsInOrder,
+  writesAreTold,
   writesWithinBudget,
 } from './invariants.ts';
 import type { Mutation } from './mutations.ts';
@@ -82,17 +83,17 @@ export async function simulate({ seed, faults, mutation }: SimulationOptions) {
 
   const restedAt = world.connection()?.metadata.resourceVersion;
   const observations = await allOf(world, 'OBSERVATIONS');
-  const decisions = async () =>
-    (await allOf(world, 'DECISIONS'))
-      .map(({ data }) => JSON.parse(new TextDecoder().decode(data)) as Decision)
-      .filter((decision) => decision.function === 'tunnel-status');
+  const decisions = (await allOf(world, 'DECISIONS'))
+    .map(({ data }) => JSON.parse(new TextDecoder().decode(data)) as Decision)
+    .filter((decision) => decision.function === 'tunnel-status');
   const violations = [
     ...statusIsLastObservation(world, operator.gateway),
     ...aggregateIsExact(world),
     ...neverOlderOverNewer(world.writes),
     ...neverOvertaken(observations, world.writes),
     ...(keepsTransitions(drawn) ? transitionsInOrder(observations, world.writes) : []),
-    ...(countsTransitions(drawn) ? transitionsAccountedFor(observations, world.writes, await decisions()) : []),
+    ...(countsTransitions(drawn) ? transitionsAccountedFor(observations, world.writes, decisions) : []),
+    ...writesAreTold(observations, world.writes, decisions),
     ...writesWithinBudget(world.writes, {
       durationMs: FAULTY_MS + HEALING_MS,
       updateIntervalMs: SETTINGS.updateStatusIntervalMs,
@@ -115,6 +116,7 @@ export async function simulate({ seed, faults, mutation }: SimulationOptions) {
   } satisfies SimulationReport;
 }
 
+/** Once a stream: its reader goes on from where it was. */
 async function allOf(world: World, stream: StreamName): Promise<readonly StoredMessage[]> {
   const messages: StoredMessage[] = [];
   const stop = new AbortController();

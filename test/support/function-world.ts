@@ -15,6 +15,7 @@ import { gatewaySubject, observationSubject } from '../../shared/domain/subjects
 import type { ConnectionStore } from '../../shared/ports/connection-store.ts';
 import type { EventBus } from '../../shared/ports/event-bus.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
+import type { StateStore } from '../../shared/ports/state-store.ts';
 import { runReplica } from '../../shared/runtime/run-replica.ts';
 import { CountingMeter } from './counting-meter.ts';
 import { silentLogger } from './silent-logger.ts';
@@ -53,6 +54,7 @@ export class FunctionWorld {
       readonly settings?: FunctionSettings;
       readonly connections?: (store: ConnectionStore) => ConnectionStore;
       readonly bus?: (bus: EventBus) => EventBus;
+      readonly state?: (state: StateStore) => StateStore;
     } = {},
   ): { stop(): Promise<void>; crash(): Promise<void> } {
     const definition = CATALOG.find(({ manifest }) => manifest.name === name);
@@ -61,7 +63,7 @@ export class FunctionWorld {
     const store = new EmbeddedConnectionStore(this.kubernetes);
     const ports: FunctionPorts = {
       bus: options.bus?.(bus) ?? bus,
-      state: this.state,
+      state: options.state?.(this.state) ?? this.state,
       connections: options.connections?.(store) ?? store,
       feed: new EmbeddedChangeFeed(this.kubernetes),
       clock: this.clock,

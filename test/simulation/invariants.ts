@@ -157,8 +157,9 @@ export function writesAreTold(
     messages.flatMap(tunnelEventWithId).map(({ id, data }) => [`${data.interfaceId} ${data.observedAt}`, id]),
   );
   return writes.flatMap(({ tunnel, by, atMs }) => {
-    if (tunnel === undefined || by !== 'tunnel-status') return [];
-    const id = ids.get(`${tunnel.interfaceID} ${labelOf(tunnel)}`);
+    const label = tunnel && labelOf(tunnel);
+    if (label === undefined || by !== 'tunnel-status') return [];
+    const id = ids.get(`${tunnel?.interfaceID} ${label}`);
     return id === undefined || told.has(id) ? [] : [`${id} was written at ${atMs} ms and no decision says so`];
   });
 }

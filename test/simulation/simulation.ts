@@ -1,5 +1,6 @@
 import { CATALOG } from '../../functions/catalog.ts';
 import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import type { ConnectionValue } from '../../shared/domain/connection.ts';
 import type { Decision } from '../../shared/domain/decision.ts';
 import type { FunctionSettings } from '../../shared/domain/function-settings.ts';
 import { OBSERVATION_TYPE } from '../../shared/domain/observation.ts';
@@ -44,6 +45,7 @@ export type SimulationReport = {
 
 const SETTINGS: FunctionSettings = { updateStatusIntervalMs: 10_000, gatewaySilentAfterMs: 60_000 };
 const FOREIGNER = 'kubectl-edit';
+const EDITED_AT = '2026-01-01T00:00:00Z';
 const FAULTY_MS = 90_000;
 /** Longer than any back-off, freeze or ack wait: after it everything must have come right. */
 const HEALING_MS = 90_000;
@@ -214,7 +216,14 @@ class Operator {
       ...status,
       tunnels: (status.tunnels ?? []).flatMap((entry) => {
         if (entry.interfaceID !== victim) return [entry];
-        return takesAway ? [] : [{ ...entry, latency: { value: '9ms', timestamp: '2026-01-01T00:00:00Z' } }];
+        const value: ConnectionValue = entry.value === 'Error' ? 'Connected' : 'Error';
+        const edited = {
+          ...entry,
+          value,
+          latency: { value: '9ms', timestamp: EDITED_AT },
+          lastTransitionTime: EDITED_AT,
+        };
+        return takesAway ? [] : [edited];
       }),
     }));
   }

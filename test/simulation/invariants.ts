@@ -3,6 +3,7 @@ import { decodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import type { TunnelEntry } from '../../shared/domain/connection.ts';
 import type { Decision } from '../../shared/domain/decision.ts';
 import type { Observation, TunnelEvent } from '../../shared/domain/observation.ts';
+import { GATEWAY_SILENT } from '../../shared/domain/tunnel-status.ts';
 import type { StoredMessage } from '../../shared/ports/event-bus.ts';
 import { isGatewayLabel, type SimulatedGateway } from './simulated-gateway.ts';
 import type { World, Write } from './world.ts';
@@ -20,6 +21,16 @@ export function statusIsLastObservation(world: World, gateway: SimulatedGateway)
   }
   for (const interfaceId of entries.keys()) violations.push(`${interfaceId} is listed and not configured`);
   return violations;
+}
+
+/** A gateway that stopped long ago leaves no tunnel as it was. */
+export function silenceIsShown(world: World): string[] {
+  const tunnels = world.connection()?.status?.tunnels ?? [];
+  return tunnels.flatMap(({ interfaceID, value, reason }) =>
+    value === 'Error' && reason === GATEWAY_SILENT
+      ? []
+      : [`${interfaceID} shows ${value} (${reason}), its gateway is silent`],
+  );
 }
 
 /** At rest, the aggregate is the function of the tunnels that it claims to be. */

@@ -189,6 +189,12 @@ export const MUTATIONS: readonly Mutation[] = [
     }),
   },
   {
+    name: 'arms the timer of a gateway that speaks once and never again',
+    of: 'gateway-silence',
+    faults: NO_FAULTS,
+    ports: ({ bus }) => ({ bus: { ...passingBus(bus), schedule: async () => 'armed' } }),
+  },
+  {
     name: 'drops malformed events',
     of: 'tunnel-status',
     faults: { ...NO_FAULTS, malformed: 0.1 },

@@ -16,6 +16,7 @@ import {
   neverOvertaken,
   noMoreAggregateThanOtherWrites,
   ownedByTheirInterface,
+  silenceIsShown,
   statusIsLastObservation,
   transitionsAccountedFor,
   transitionsInOrder,
@@ -55,7 +56,8 @@ const OLDEST_LATENCY_MS = SETTINGS.updateStatusIntervalMs + 2 * INTERVAL_MS;
 
 /**
  * Gateways, bus, API and replicas of every function in one process on a virtual clock: first with the faults of the
- * seed, then healed, then with all sources stopped. The same seed gives the same run.
+ * seed, then healed, then with all sources stopped, at last for so long that the gateway counts as silent. The same seed
+ * gives the same run.
  */
 export async function simulate({ seed, faults, mutation }: SimulationOptions) {
   const world = new World(seed);
@@ -109,6 +111,8 @@ export async function simulate({ seed, faults, mutation }: SimulationOptions) {
   await clock.advance(REST_MS / 2);
   const now = world.connection()?.metadata.resourceVersion;
   if (now !== restedAt) violations.push(`at rest the Connection went from resourceVersion ${restedAt} to ${now}`);
+  await clock.advance(SETTINGS.gatewaySilentAfterMs);
+  violations.push(...silenceIsShown(world), ...aggregateIsExact(world));
   return {
     seed,
     faults: drawn,

@@ -1,6 +1,6 @@
 import { connectionOf, type TunnelEvent } from '../../shared/domain/observation.ts';
 import { tunnelStateKey } from '../../shared/domain/subjects.ts';
-import { isOvertaken, isShownOf, judgeEvent, type TunnelState } from '../../shared/domain/tunnel-status.ts';
+import { isNewestSeen, isOvertaken, judgeEvent, type TunnelState } from '../../shared/domain/tunnel-status.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
 import { manifest } from './manifest.ts';
@@ -36,7 +36,7 @@ export const tunnelStatus = defineFunction<TunnelEvent>({
           for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
             const state = conflicts === 0 ? await cache.load() : await cache.reload();
             if (isOvertaken(state, data, place)) return { outcome: 'stale', reason: 'Overtaken' };
-            if (deliveryCount > 1 && isShownOf(state, data)) return tellWritten(data, { connection, context });
+            if (deliveryCount > 1 && isNewestSeen(state, data)) return tellWritten(data, { connection, context });
             const judgement = judgeEvent(state, data, settings);
             if (judgement.kind === 'listing') {
               if (!(await cache.save(judgement.state))) continue;

@@ -80,12 +80,9 @@ export function isOvertaken(state: TunnelState | undefined, event: TunnelEvent, 
   return !('sequence' in event) && state?.place !== undefined && isBefore(place, state.place);
 }
 
-/** Whether what is shown came of this very event. */
-export function isShownOf(state: TunnelState | undefined, event: TunnelEvent): event is Observation {
-  if (state?.shown === undefined || !('sequence' in event)) return false;
-  const { shown, gatewayEpoch, sequence } = state;
-  const isNewest = event.gatewayEpoch === gatewayEpoch && event.sequence === sequence;
-  return isNewest && event.gatewayEpoch === shown.gatewayEpoch && event.monotonicMs === shown.monotonicMs;
+/** Whether nothing newer than this very event was seen, by its order. */
+export function isNewestSeen(state: TunnelState | undefined, event: TunnelEvent): event is Observation {
+  return 'sequence' in event && event.gatewayEpoch === state?.gatewayEpoch && event.sequence === state.sequence;
 }
 
 /** Whether an entry has a time of this very event. */

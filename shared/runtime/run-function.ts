@@ -117,13 +117,21 @@ function eventProcessor(
       await deadLetter(delivery, outcome.reason, 'refused by the handler');
       return ACK;
     }
-    if (outcome.outcome === 'written') untold.set(id, outcome);
-    await record(decoded.event, outcome, delivery);
+    const settlement = settlementOf(outcome, delivery);
+    try {
+      await record(decoded.event, outcome, delivery);
+    } catch (err) {
+      if (settlement.kind === 'ack') untold.set(id, outcome);
+      throw err;
+    }
     untold.delete(id);
-    if (outcome.outcome !== 'failed' || outcome.comesBack) return ACK;
-    return manifest.onFailure === 'retry'
-      ? retry(outcome.retryAfterMs ?? backOffMs(delivery.deliveryCount))
-      : { kind: 'ack', failed: true };
+    return settlement;
+  }
+
+  function settlementOf({ outcome, comesBack, retryAfterMs }: Outcome, { deliveryCount }: Delivery): Settlement {
+    if (outcome !== 'failed' || comesBack) return ACK;
+    if (manifest.onFailure === 'ack') return { kind: 'ack', failed: true };
+    return retry(retryAfterMs ?? backOffMs(deliveryCount));
   }
 
   return async (delivery, place, signal) => {

@@ -14,6 +14,8 @@ export type Faults = {
   readonly apiLate: number;
   /** The state store fails, before or after it has done what was asked. */
   readonly stateError: number;
+  /** The bus gives no answer to what a function publishes or asks, before or after it has done it. */
+  readonly busError: number;
   /** Per observation: published twice, swapped with the next, never published. */
   readonly duplicate: number;
   readonly reorder: number;
@@ -28,6 +30,8 @@ export type Faults = {
   readonly clockStep: number;
   readonly feedCut: number;
   readonly malformed: number;
+  /** The bus is away for up to 80 s; gateways keep what they have to say until it is back. */
+  readonly busOutage: number;
   /** A gateway that was replaced goes on talking. */
   readonly zombieGateway: boolean;
 };
@@ -40,6 +44,7 @@ export const NO_FAULTS: Faults = {
   apiConflict: 0,
   apiLate: 0,
   stateError: 0,
+  busError: 0,
   duplicate: 0,
   reorder: 0,
   drop: 0,
@@ -51,6 +56,7 @@ export const NO_FAULTS: Faults = {
   clockStep: 0,
   feedCut: 0,
   malformed: 0,
+  busOutage: 0,
   zombieGateway: false,
 };
 
@@ -76,6 +82,7 @@ export function drawFaults(random: Random): Faults {
     apiConflict: sometimes(random.pick([0.05, 0.3])),
     apiLate: sometimes(0.02),
     stateError: sometimes(0.01),
+    busError: sometimes(0.01),
     duplicate: sometimes(0.1),
     reorder: sometimes(0.05),
     drop: sometimes(0.05),
@@ -87,6 +94,7 @@ export function drawFaults(random: Random): Faults {
     clockStep: sometimes(0.05),
     feedCut: sometimes(0.01),
     malformed: sometimes(0.02),
+    busOutage: sometimes(0.01),
     zombieGateway: random.chance(0.5),
   };
   return { ...all, ...random.pick([{}, {}, {}, {}, {}, {}, { ...CHANGES, ...REFUSALS }, { ...CHANGES, ...DEATHS }]) };

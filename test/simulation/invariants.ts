@@ -23,6 +23,17 @@ export function statusIsLastObservation(world: World, gateway: SimulatedGateway)
   return violations;
 }
 
+/** Nobody takes a gateway that speaks for a silent one, whatever is away in between. */
+export function noGatewayIsSilent(messages: readonly StoredMessage[]): string[] {
+  return messages.flatMap((message) =>
+    tunnelEventOf(message).flatMap((event) =>
+      event.kind === 'silent'
+        ? [`${event.interfaceId} was told silent at ${message.storedAtUnixMs}: ${event.message}`]
+        : [],
+    ),
+  );
+}
+
 /** A gateway that stopped long ago leaves no tunnel as it was. */
 export function silenceIsShown(world: World): string[] {
   const tunnels = world.connection()?.status?.tunnels ?? [];

@@ -1,21 +1,23 @@
-import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
+import { type BusMessage, encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import type { ConnectionRef } from '../../shared/domain/connection.ts';
 import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gateway-announcement.ts';
 import { OBSERVATION_TYPE, type Observation } from '../../shared/domain/observation.ts';
 import { gatewaySubject, observationSubject } from '../../shared/domain/subjects.ts';
 import { interfaceIdOf } from '../../shared/domain/tunnel-interface.ts';
+import { BusError } from '../../shared/ports/event-bus.ts';
 import type { World } from './world.ts';
 
 const THRESHOLD = 3;
 /** Observations of a tunnel that may be sent again. */
 const PAST = 5;
 export const INTERVAL_MS = 2_000;
+const RESEND_MS = 500;
 
 type Tunnel = { misses: number; value: Observation['value'] };
 
 /**
- * A gateway run as the functions see it: announces itself, then one observation a PING, by the rules of the measuring
- * engine. Its labels are no times but an order: a later run's are all after an earlier one's.
+ * A gateway run as the functions see it: announces itself, again when the bus comes back, then one observation a PING, by
+ * the rules of the measuring engine. Its labels are no times but an order: a later run's are all after an earlier one's.
  */
 export class SimulatedGateway {
   readonly run: number;
@@ -32,6 +34,7 @@ export class SimulatedGateway {
   readonly #past = new Map<string, readonly Observation[]>();
   #resent = 0;
   #isStopped = false;
+  #outbox: Promise<unknown> = Promise.resolve();
 
   constructor(world: World, ref: ConnectionRef, run: number, tunnels: number) {
     this.#world = world;
@@ -41,9 +44,12 @@ export class SimulatedGateway {
     this.#setTunnels(tunnels);
   }
 
-  async start(): Promise<void> {
-    await this.announce();
-    this.#tick();
+  start(): void {
+    void this.announce().then(() => this.#tick());
+    const { broker } = this.#world;
+    broker.onOutage(() => {
+      if (broker.outage === undefined && this.epoch !== 0 && !this.#isStopped) void this.announce();
+    });
   }
 
   get interfaces(): readonly string[] {
@@ -55,9 +61,9 @@ export class SimulatedGateway {
     return new Map([...this.#tunnels].map(([id, { value }]) => [id, value]));
   }
 
-  async scale(tunnels: number): Promise<void> {
+  scale(tunnels: number): void {
     this.#setTunnels(tunnels);
-    await this.announce();
+    void this.announce();
   }
 
   stop(): void {
@@ -65,7 +71,7 @@ export class SimulatedGateway {
   }
 
   async announce(): Promise<void> {
-    const data: GatewayAnnouncement = {
+    const about = {
       namespace: this.#ref.namespace,
       connection: this.#ref.name,
       gatewayName: 'sim',
@@ -73,11 +79,31 @@ export class SimulatedGateway {
       remoteClusterId: 'far',
       interfaces: this.interfaces,
       announcedAt: this.#label(),
-      ...(this.epoch === 0 ? {} : { epoch: this.epoch }),
-    };
-    const event = { id: `announcement-${this.run}-${this.#labels}`, source: '/gateways/sim', type: GATEWAY_TYPE, data };
-    const { sequence } = await this.#world.bus.publish(encodeCloudEvent(gatewaySubject(this.#ref), event));
+    } as const;
+    const id = `announcement-${this.run}-${this.#labels}`;
+    const sequence = await this.#store(() => {
+      const data: GatewayAnnouncement = { ...about, ...(this.epoch === 0 ? {} : { epoch: this.epoch }) };
+      return encodeCloudEvent(gatewaySubject(this.#ref), { id, source: '/gateways/sim', type: GATEWAY_TYPE, data });
+    });
     if (this.epoch === 0) this.epoch = sequence;
+  }
+
+  /** In the order of the calls, each again until the bus has it. @returns its sequence */
+  #store(message: () => BusMessage): Promise<number> {
+    const attempt = async (): Promise<number> => {
+      const toStore = message();
+      for (;;) {
+        try {
+          return (await this.#world.bus.publish(toStore)).sequence;
+        } catch (err) {
+          if (!(err instanceof BusError)) throw err;
+          await this.#world.clock.sleep(RESEND_MS);
+        }
+      }
+    };
+    const stored = this.#outbox.then(attempt);
+    this.#outbox = stored;
+    return stored;
   }
 
   #setTunnels(count: number): void {
@@ -140,7 +166,7 @@ export class SimulatedGateway {
 
   #publish(data: Observation, id = `run${this.run}.${data.interfaceId}.${data.sequence}`): void {
     const event = { id, source: '/gateways/sim', type: OBSERVATION_TYPE, data };
-    void this.#world.bus.publish(encodeCloudEvent(observationSubject(this.#ref, data.interfaceId), event));
+    void this.#store(() => encodeCloudEvent(observationSubject(this.#ref, data.interfaceId), event));
   }
 
   /** Far in the future, so that nobody takes it for a time of the simulated present. */

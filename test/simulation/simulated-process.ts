@@ -92,11 +92,23 @@ export class SimulatedProcess {
     this.#world.clock.after(forMs, () => life.thaw());
   }
 
+  /** Some calls get no answer, be it that they were done or not. */
+  async #unanswered<T>(share: number, call: () => Promise<T>): Promise<T> {
+    const { random } = this.#world;
+    const fails = random.chance(share);
+    if (fails && random.chance(0.5)) throw new BusError('timeout', 'simulated: no answer');
+    const result = await call();
+    if (fails) throw new BusError('timeout', 'simulated: the answer was lost');
+    return result;
+  }
+
   #faultyBus(bus: EmbeddedBus, life: Life): EventBus {
+    const faulty = <T>(call: () => Promise<T>) =>
+      this.#through(life, () => this.#unanswered(this.#world.faults.busError, call));
     return {
-      publish: (message) => this.#through(life, () => bus.publish(message)),
-      schedule: (...call) => this.#through(life, () => bus.schedule(...call)),
-      lastMessages: (...call) => this.#through(life, () => bus.lastMessages(...call)),
+      publish: (message) => faulty(() => bus.publish(message)),
+      schedule: (...call) => faulty(() => bus.schedule(...call)),
+      lastMessages: (...call) => faulty(() => bus.lastMessages(...call)),
       consume: (consumer, handle, signal) =>
         bus.consume(
           consumer,
@@ -115,18 +127,16 @@ export class SimulatedProcess {
   }
 
   #faultyState(state: StateStore, life: Life): StateStore {
-    const { random } = this.#world;
-    const faulty = async <T>(call: () => Promise<T>): Promise<T> => {
-      const fails = random.chance(this.#world.faults.stateError);
-      if (fails && random.chance(0.5)) throw new BusError('timeout', 'simulated: no answer');
-      const result = await call();
-      if (fails) throw new BusError('timeout', 'simulated: the answer was lost');
-      return result;
-    };
+    const faulty = <T>(call: () => Promise<T>) =>
+      this.#through(life, async () => {
+        const { broker, faults } = this.#world;
+        if (broker.outage !== undefined) throw new BusError('unavailable', broker.outage);
+        return this.#unanswered(faults.stateError, call);
+      });
     return {
-      get: (...call) => this.#through(life, () => faulty(() => state.get(...call))),
-      put: (...call) => this.#through(life, () => faulty(() => state.put(...call))),
-      delete: (...call) => this.#through(life, () => faulty(() => state.delete(...call))),
+      get: (...call) => faulty(() => state.get(...call)),
+      put: (...call) => faulty(() => state.put(...call)),
+      delete: (...call) => faulty(() => state.delete(...call)),
     };
   }
 

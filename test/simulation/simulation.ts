@@ -14,6 +14,7 @@ import {
   deadLettersComplete,
   neverOlderOverNewer,
   neverOvertaken,
+  noGatewayIsSilent,
   noMoreAggregateThanOtherWrites,
   ownedByTheirInterface,
   silenceIsShown,
@@ -69,7 +70,7 @@ export async function simulate({ seed, faults, mutation }: SimulationOptions) {
     Array.from({ length: replicas }, () => new SimulatedProcess(world, definition, SETTINGS, mutation)),
   );
   const operator = new Operator(world);
-  await operator.startGateway(random.integer(1, 4));
+  operator.startGateway(random.integer(1, 4));
 
   world.faults = drawn;
   for (let elapsedMs = 0; elapsedMs < FAULTY_MS; elapsedMs += 1_000) {
@@ -97,6 +98,7 @@ export async function simulate({ seed, faults, mutation }: SimulationOptions) {
     ...neverOvertaken(observations, world.writes),
     ...(keepsTransitions(drawn) ? transitionsInOrder(observations, world.writes) : []),
     ...(countsTransitions(drawn) ? transitionsAccountedFor(observations, world.writes, decisions) : []),
+    ...noGatewayIsSilent(observations),
     ...writesAreTold(observations, world.writes, decisions),
     ...writesWithinBudget(world.writes, {
       durationMs: FAULTY_MS + HEALING_MS,
@@ -164,7 +166,7 @@ class Operator {
     this.#world = world;
   }
 
-  async startGateway(tunnels: number): Promise<void> {
+  startGateway(tunnels: number): void {
     this.#runs++;
     this.resets += 2;
     const next = new SimulatedGateway(this.#world, REF, this.#runs, tunnels);
@@ -172,15 +174,15 @@ class Operator {
     if (this.#world.faults.zombieGateway && this.gateway !== undefined) this.#zombies.push(this.gateway);
     else this.gateway?.stop();
     this.gateway = next;
-    await next.start();
+    next.start();
   }
 
   async everySecond(): Promise<void> {
     const { random, faults, kubernetes } = this.#world;
     const happens = (probability: number) => random.chance(probability);
     if (happens(0.08)) this.#world.toggleLink(random.pick(this.gateway.interfaces));
-    if (happens(faults.gatewayRestart)) await this.startGateway(this.gateway.interfaces.length);
-    if (happens(faults.scale)) await this.#scale(random.integer(1, 4));
+    if (happens(faults.gatewayRestart)) this.startGateway(this.gateway.interfaces.length);
+    if (happens(faults.scale)) this.#scale(random.integer(1, 4));
     if (happens(faults.deleteConnection) && kubernetes.deleteConnection(REF)) {
       this.resets += 2;
       this.#world.trace('the Connection is deleted');
@@ -189,10 +191,24 @@ class Operator {
     if (happens(faults.clockStep)) this.#world.clock.wallClockErrorMs = random.integer(-3_600_000, 3_600_000);
     if (happens(faults.feedCut)) kubernetes.cutFeeds('simulated');
     else if (happens(0.2)) kubernetes.restoreFeeds();
-    if (happens(faults.malformed)) await this.#publishMalformed();
+    if (happens(faults.malformed) && this.#world.broker.outage === undefined) await this.#publishMalformed();
+    if (happens(faults.busOutage)) this.#cutBus(random.between(500, 80_000));
+  }
+
+  #cutBus(forMs: number): void {
+    const { broker, clock } = this.#world;
+    if (broker.outage !== undefined) return;
+    this.#world.trace(`the bus is away for ${Math.round(forMs)} ms`);
+    broker.setOutage('simulated');
+    clock.after(forMs, () => this.#restoreBus());
+  }
+
+  #restoreBus(): void {
+    if (this.#world.broker.outage !== undefined) this.#world.broker.setOutage(undefined);
   }
 
   heal(): void {
+    this.#restoreBus();
     this.#world.kubernetes.restoreFeeds();
     for (const zombie of this.#zombies) zombie.stop();
   }
@@ -202,11 +218,11 @@ class Operator {
     this.#world.trace('the gateway stops');
   }
 
-  async #scale(tunnels: number): Promise<void> {
+  #scale(tunnels: number): void {
     this.resets += 2;
     this.#world.trace(`scale to ${tunnels}`);
-    if (this.#world.random.chance(0.5)) return this.startGateway(tunnels);
-    await this.gateway.scale(tunnels);
+    if (this.#world.random.chance(0.5)) this.startGateway(tunnels);
+    else this.gateway.scale(tunnels);
   }
 
   #foreignPut(): void {

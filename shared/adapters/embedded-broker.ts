@@ -5,7 +5,7 @@ import type { ConsumerSpec, StreamName, StreamSpec } from '../domain/topology.ts
 import { STREAMS } from '../domain/topology.ts';
 import type { ConsumerStatistics } from '../ports/bus-statistics.ts';
 import type { Clock, Timer } from '../ports/clock.ts';
-import type { PublishAck, StoredMessage } from '../ports/event-bus.ts';
+import type { LastRead, PublishAck, StoredMessage } from '../ports/event-bus.ts';
 import { BusError } from '../ports/event-bus.ts';
 import type { LiveMessage } from '../ports/live-feed.ts';
 import type { ConsumerAdvisory } from './embedded-consumer.ts';
@@ -57,6 +57,16 @@ export class EmbeddedBroker {
     const { stored, previousSequence, ...ack } = stream.append(message);
     if (stored) this.#tell(stored, previousSequence);
     return ack;
+  }
+
+  /**
+   * Looks at the sequence before the id, as a server does that has no cluster.
+   *
+   * @throws BusError `unavailable` if no stream takes the subject.
+   */
+  publishAfter(message: BusMessage, { filter, sequence }: LastRead): PublishAck | undefined {
+    const last = this.#streamOf(message.subject).lastMessages(filter).at(-1);
+    return (last?.streamSequence ?? 0) === sequence ? this.publish(message) : undefined;
   }
 
   /** @throws BusError `denied` if the target is not a subject of the same stream. */

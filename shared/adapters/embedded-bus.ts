@@ -1,7 +1,15 @@
 import type { BusMessage } from '../domain/cloud-event.ts';
 import type { ConsumerSpec, StreamName } from '../domain/topology.ts';
 import type { Clock } from '../ports/clock.ts';
-import type { BusHealth, Delivery, EventBus, PublishAck, Settlement, StoredMessage } from '../ports/event-bus.ts';
+import type {
+  BusHealth,
+  Delivery,
+  EventBus,
+  LastRead,
+  PublishAck,
+  Settlement,
+  StoredMessage,
+} from '../ports/event-bus.ts';
 import { BusError } from '../ports/event-bus.ts';
 import type { LiveFeed, LiveMessage } from '../ports/live-feed.ts';
 import type { EmbeddedBroker } from './embedded-broker.ts';
@@ -29,6 +37,10 @@ export class EmbeddedBus implements EventBus, LiveFeed {
 
   async publish(message: BusMessage): Promise<PublishAck> {
     return this.#open().publish(message);
+  }
+
+  async publishAfter(message: BusMessage, last: LastRead): Promise<PublishAck | undefined> {
+    return this.#open().publishAfter(message, last);
   }
 
   async schedule(

@@ -4,11 +4,19 @@ import { type BusMessage, MESSAGE_ID_HEADER } from '../domain/cloud-event.ts';
 import { hasWildcard } from '../domain/subject-pattern.ts';
 import type { ConsumerSpec, StreamName } from '../domain/topology.ts';
 import type { Clock } from '../ports/clock.ts';
-import type { BusHealth, Delivery, EventBus, PublishAck, Settlement, StoredMessage } from '../ports/event-bus.ts';
+import type {
+  BusHealth,
+  Delivery,
+  EventBus,
+  LastRead,
+  PublishAck,
+  Settlement,
+  StoredMessage,
+} from '../ports/event-bus.ts';
 import type { LiveFeed, LiveMessage } from '../ports/live-feed.ts';
 import type { Logger } from '../ports/telemetry.ts';
 import { NatsConsumerLoop } from './nats-consumer-loop.ts';
-import { busErrorOf, busErrorOfFault, noResponders, WRONG_LAST_SEQUENCE } from './nats-errors.ts';
+import { busErrorOf, busErrorOfFault, isWrongLastSequence, noResponders } from './nats-errors.ts';
 import { readLastMessage, readLastMessages } from './nats-last-messages.ts';
 import { NatsLink } from './nats-link.ts';
 import type { LinkUser } from './nats-link-user.ts';
@@ -46,6 +54,17 @@ export class NatsBus implements EventBus, LiveFeed {
     return answer;
   }
 
+  async publishAfter({ subject, headers, data }: BusMessage, last: LastRead): Promise<PublishAck | undefined> {
+    const fenced = toHeaders(headers);
+    fenced.set(PubHeaders.ExpectedLastSubjectSequenceHdr, String(last.sequence));
+    // Without it, the server looks at the one subject that the message will be stored at.
+    fenced.set(PubHeaders.ExpectedLastSubjectSequenceSubjectHdr, last.filter);
+    const answer = await this.link.requests.publish(subject, fenced, data, PUBLISH_TIMEOUT_MS);
+    if (!('fault' in answer)) return answer;
+    if (isWrongLastSequence(answer.fault)) return undefined;
+    throw busErrorOfFault(`publish to ${subject}`, answer.fault);
+  }
+
   async schedule(
     { subject, headers, data }: BusMessage,
     options: { readonly dueAtUnixMs: number; readonly target: string; readonly keepFirst?: boolean },
@@ -58,8 +77,7 @@ export class NatsBus implements EventBus, LiveFeed {
     if (options.keepFirst) timerHeaders.set(PubHeaders.ExpectedLastSubjectSequenceHdr, '0');
     const answer = await this.link.requests.publish(subject, timerHeaders, data, PUBLISH_TIMEOUT_MS);
     if (!('fault' in answer)) return 'armed';
-    const isTaken = (WRONG_LAST_SEQUENCE as readonly number[]).includes(answer.fault.err_code);
-    if (options.keepFirst && isTaken) return 'already-armed';
+    if (options.keepFirst && isWrongLastSequence(answer.fault)) return 'already-armed';
     throw busErrorOfFault(`schedule ${subject}`, answer.fault);
   }
 

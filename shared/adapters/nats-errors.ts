@@ -4,7 +4,7 @@ import type { BusErrorCode } from '../ports/event-bus.ts';
 import { BusError } from '../ports/event-bus.ts';
 
 /** @see https://github.com/nats-io/nats-server/blob/main/server/errors.json */
-export const WRONG_LAST_SEQUENCE = [10071, 10164] as const;
+const WRONG_LAST_SEQUENCE = [10071, 10164];
 export const STREAM_NOT_FOUND = 10059;
 export const CONSUMER_NOT_FOUND = 10014;
 /** Somebody else made it, with another configuration. */
@@ -18,6 +18,11 @@ const RESOURCES_EXHAUSTED = [10002, 10023, 10028, 10047, 10122];
 
 /** An error as JetStream answers it. */
 export type ApiFault = { readonly code: number; readonly err_code: number; readonly description: string };
+
+/** Whether the stream, or the subject, is not where the publisher expected it: nothing was stored. */
+export function isWrongLastSequence({ err_code }: ApiFault): boolean {
+  return WRONG_LAST_SEQUENCE.includes(err_code);
+}
 
 /** What the fault means for the caller, and the server's words in `context`. */
 export function busErrorOfFault(context: string, fault: ApiFault): BusError {

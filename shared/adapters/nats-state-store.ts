@@ -4,7 +4,7 @@ import { headers as newHeaders } from 'nats';
 import { STATE_BUCKET } from '../domain/topology.ts';
 import type { StateEntry, StateStore } from '../ports/state-store.ts';
 import { API_TIMEOUT_MS } from './nats-config.ts';
-import { busErrorOfFault, WRONG_LAST_SEQUENCE } from './nats-errors.ts';
+import { busErrorOfFault, isWrongLastSequence } from './nats-errors.ts';
 import type { NatsLink } from './nats-link.ts';
 import { directAnswer } from './nats-message.ts';
 
@@ -69,7 +69,7 @@ export class NatsStateStore implements StateStore {
       headers.set(PubHeaders.ExpectedLastSubjectSequenceHdr, String(expectedRevision));
     const answer = await this.#link.requests.publish(`${SUBJECT_PREFIX}${key}`, headers, data, API_TIMEOUT_MS);
     if (!('fault' in answer)) return answer.sequence;
-    if ((WRONG_LAST_SEQUENCE as readonly number[]).includes(answer.fault.err_code)) return undefined;
+    if (isWrongLastSequence(answer.fault)) return undefined;
     throw busErrorOfFault(`put ${key} of ${STATE_BUCKET}`, answer.fault);
   }
 }

@@ -35,12 +35,27 @@ export type PublishAck = {
   readonly duplicate: boolean;
 };
 
+/** What a stream held last when it was read. */
+export type LastRead = {
+  /** Of stored subjects, wildcards allowed. */
+  readonly filter: string;
+  /** Of the last message that matched; 0: there was none. */
+  readonly sequence: number;
+};
+
 export type BusHealth = { readonly connected: true } | { readonly connected: false; readonly reason: string };
 
 /** The message queue as the functions and gateways use it. All calls may reject with {@link BusError}. */
 export interface EventBus {
   /** Resolves when a stream has stored the message. */
   publish(message: BusMessage, options?: { readonly timeoutMs?: number }): Promise<PublishAck>;
+
+  /**
+   * The same, but only while what was read is still the last there, in the stream that the message goes to; else it stores
+   * nothing and resolves to `undefined`. So it may answer a repeat of a stored message, too: whoever reads again and then
+   * repeats it is told of the duplicate.
+   */
+  publishAfter(message: BusMessage, last: LastRead): Promise<PublishAck | undefined>;
 
   /**
    * Arms a timer: at `dueAtUnixMs` (never earlier) the message's data and headers are published to `target`.

@@ -54,6 +54,7 @@ export function storeThatTells(store: ConnectionStore, refusals: Refusals): Conn
 export function busThatTells(bus: EventBus, refusals: Refusals): EventBus {
   return {
     publish: (message, options) => refusals.learn(kindOf(message.subject), () => bus.publish(message, options)),
+    publishAfter: (message, last) => refusals.learn(kindOf(message.subject), () => bus.publishAfter(message, last)),
     schedule: (message, options) => refusals.learn(kindOf(message.subject), () => bus.schedule(message, options)),
     lastMessages: (stream, ...which) => refusals.learn(stream, () => bus.lastMessages(stream, ...which)),
     consume: (...call) => bus.consume(...call),

@@ -52,6 +52,7 @@ function refuse(what: string): () => never {
 
 const REFUSING_BUS: EventBus = {
   publish: refuse('bus to publish to'),
+  publishAfter: refuse('bus to publish to'),
   schedule: refuse('timer'),
   lastMessages: refuse('bus to read from'),
   consume: refuse('consumer'),

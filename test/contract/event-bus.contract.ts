@@ -8,6 +8,7 @@ import {
   dueSubject,
   gatewaySubject,
   observationSubject,
+  observationsFilter,
   timerSubject,
 } from '../../shared/domain/subjects.ts';
 import { type ConsumerSpec, PARTITIONS } from '../../shared/domain/topology.ts';
@@ -154,6 +155,65 @@ export function eventBusContract(name: string, start: () => Promise<BusHarness>)
         const acks = await Promise.all(Array.from({ length: 512 }, (_, n) => bus.publish(event(subject, { n }))));
         const sequences = acks.map(({ sequence }) => sequence);
         expect(sequences).toEqual([...sequences].sort((a, b) => a - b));
+      });
+    });
+
+    describe('publishAfter', () => {
+      /** A Connection with two tunnels of which something was said, as who judges it reads it. */
+      const spoken = async () => {
+        const ref = fresh();
+        const filter = observationsFilter(ref);
+        const say = (tunnel: string, data: unknown) => bus.publish(event(observationSubject(ref, tunnel), data));
+        const read = async () => (await bus.lastMessages('OBSERVATIONS', filter)).map(dataOf);
+        await say('liqo-tunnel', { n: 1 });
+        const { sequence } = await say('liqo-tunnel1', { n: 2 });
+        return { ref, last: { filter, sequence }, say, read, subject: observationSubject(ref, 'liqo-tunnel') };
+      };
+
+      test('stores the message where nothing came since, whatever came of others', async () => {
+        const { last, read, subject } = await spoken();
+        await bus.publish(event(observationSubject(fresh(), 'liqo-tunnel')));
+        const ack = await bus.publishAfter(event(subject, { n: 3 }), last);
+        expect(ack).toMatchObject({ stream: 'OBSERVATIONS', duplicate: false });
+        expect(ack?.sequence).toBeGreaterThan(last.sequence);
+        expect(await read()).toEqual([{ n: 2 }, { n: 3 }]);
+      });
+
+      test.each(['liqo-tunnel', 'liqo-tunnel1'])('stores nothing where something came since, of %s', async (tunnel) => {
+        const { last, say, read, subject } = await spoken();
+        const { sequence } = await say(tunnel, { n: 3 });
+        const before = await read();
+        const message = event(subject, { n: 4 });
+        expect(await bus.publishAfter(message, last)).toBeUndefined();
+        expect(await read()).toEqual(before);
+        // It does not take the id for known.
+        expect(await bus.publishAfter(message, { ...last, sequence })).toMatchObject({ duplicate: false });
+      });
+
+      test('says with 0 that there is nothing', async () => {
+        const ref = fresh();
+        const message = event(observationSubject(ref, 'liqo-tunnel'));
+        const nothing = { filter: observationsFilter(ref), sequence: 0 };
+        expect(await bus.publishAfter(message, nothing)).toMatchObject({ duplicate: false });
+        expect(await bus.publishAfter(event(message.subject), nothing)).toBeUndefined();
+      });
+
+      test('tells a repeat as such by what is last now; one by what was last then is not stored either', async () => {
+        const { last, say, read, subject } = await spoken();
+        const message = event(subject, { n: 3 });
+        const first = await bus.publishAfter(message, last);
+        const { sequence } = await say('liqo-tunnel', { n: 4 });
+        const repeat = await bus.publishAfter(message, { ...last, sequence });
+        expect(repeat).toEqual({ ...first, duplicate: true });
+        expect(await bus.publishAfter(message, last)).toBeUndefined();
+        expect(await read()).toEqual([{ n: 2 }, { n: 4 }]);
+      });
+
+      test('rejects as unavailable where no stream takes the subject', async () => {
+        const nothing = { filter: 'nobody.takes.this', sequence: 0 };
+        await expect(bus.publishAfter(event('nobody.takes.this'), nothing)).rejects.toMatchObject({
+          ...{ name: 'BusError', code: 'unavailable' },
+        });
       });
     });
 

@@ -106,6 +106,8 @@ describe('the ports of the sandbox', () => {
     const { ports } = sandbox();
     const message = { subject: 's', headers: {}, data: new Uint8Array() };
     expect(() => ports.bus.publish(message)).toThrow('a replay has no bus to publish to');
+    const nothing = { filter: 's', sequence: 0 };
+    expect(() => ports.bus.publishAfter(message, nothing)).toThrow('a replay has no bus to publish to');
     expect(() => ports.bus.schedule(message, { dueAtUnixMs: 0, target: 't' })).toThrow('a replay has no timer');
     expect(() => ports.clock.after(1, () => {})).toThrow('a replay has no timer');
     await expect(

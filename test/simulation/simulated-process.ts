@@ -107,6 +107,7 @@ export class SimulatedProcess {
       this.#through(life, () => this.#unanswered(this.#world.faults.busError, call));
     return {
       publish: (message) => faulty(() => bus.publish(message)),
+      publishAfter: (...call) => faulty(() => bus.publishAfter(...call)),
       schedule: (...call) => faulty(() => bus.schedule(...call)),
       lastMessages: (...call) => faulty(() => bus.lastMessages(...call)),
       consume: (consumer, handle, signal) =>

@@ -6,6 +6,7 @@ import type { EventBus } from '../../shared/ports/event-bus.ts';
 export function passingBus(bus: EventBus): EventBus {
   return {
     publish: (...call) => bus.publish(...call),
+    publishAfter: (...call) => bus.publishAfter(...call),
     schedule: (...call) => bus.schedule(...call),
     lastMessages: (...call) => bus.lastMessages(...call),
     consume: (...call) => bus.consume(...call),

@@ -4,7 +4,8 @@ import { NatsBus } from '../../shared/adapters/nats-bus.ts';
 import { setupBus } from '../../shared/adapters/nats-setup.ts';
 import { systemClock } from '../../shared/adapters/system-clock.ts';
 import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
-import { observationSubject } from '../../shared/domain/subjects.ts';
+import type { ConnectionRef } from '../../shared/domain/connection.ts';
+import { observationSubject, observationsFilter } from '../../shared/domain/subjects.ts';
 import { partitionConsumers } from '../../shared/domain/topology.ts';
 import type { Delivery } from '../../shared/ports/event-bus.ts';
 import { eventually } from '../support/eventually.ts';
@@ -18,6 +19,26 @@ const LIMIT_MS = 60_000;
 
 await describeReal('a NATS cluster', ['nats-server'], () => {
   describe('of three servers', { timeout: 180_000 }, () => {
+    test('stores after what was read only where nothing came since, and a repeat never', async () => {
+      await using cluster = await launchNatsCluster(3);
+      const bus = NatsBus.open({ servers: cluster.urls, name: 'test' }, systemClock, silentLogger);
+      await bus.link.whenUp();
+      await setupBus(bus.link.connection, { ...SETUP_FOR_TESTS(CONSUMERS), replicas: 3 });
+      const [ref] = CONNECTIONS as [ConnectionRef, ...unknown[]];
+      const event = (id: string) =>
+        encodeCloudEvent(observationSubject(ref, 'liqo-tunnel'), {
+          ...{ id, source: '/test', type: 'test', data: {} },
+        });
+      const filter = observationsFilter(ref);
+      const { sequence } = await bus.publish(event('first'));
+      const second = await bus.publishAfter(event('second'), { filter, sequence });
+      expect(second).toMatchObject({ duplicate: false });
+      expect(await bus.publishAfter(event('third'), { filter, sequence })).toBeUndefined();
+      // Here the id is looked at first, unlike on a single server.
+      expect(await bus.publishAfter(event('second'), { filter, sequence })).toEqual({ ...second, duplicate: true });
+      await bus.close();
+    });
+
     test('loses nothing and goes on in order when its leaders are killed', async () => {
       await using cluster = await launchNatsCluster(3);
       const connect = async () => {

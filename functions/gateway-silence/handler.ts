@@ -10,7 +10,12 @@ import {
   type SilenceDue,
   silenceTimerMessage,
 } from '../../shared/domain/silence.ts';
-import { connectionStateKey, observationSubject, tunnelStateKey } from '../../shared/domain/subjects.ts';
+import {
+  connectionStateKey,
+  observationSubject,
+  observationsFilter,
+  tunnelStateKey,
+} from '../../shared/domain/subjects.ts';
 import type { TunnelState } from '../../shared/domain/tunnel-status.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
@@ -18,6 +23,14 @@ import { defineFunction, type EventContext, type Outcome } from '../../shared/ru
 import { failedBy } from '../../shared/runtime/failed-by.ts';
 import { lastWordsReader } from '../../shared/runtime/last-words.ts';
 import { manifest } from './manifest.ts';
+
+/**
+ * A gateway is looked at again where somebody spoke since the look before. An older run may do so again and again; each look
+ * leaves fewer tunnels to tell.
+ */
+const MAX_LOOKS = 10;
+/** After the last of them. */
+const LOOK_AGAIN_AFTER_MS = 1_000;
 
 export const gatewaySilence = defineFunction<SilenceDue>({
   manifest,
@@ -47,30 +60,70 @@ export const gatewaySilence = defineFunction<SilenceDue>({
       return states.reduce((sum, tunnel) => sum + (tunnel.gatewayEpoch >= gatewayEpoch ? tunnel.sequence : 0), 0);
     }
 
+    /** What the words say now, and in the case of an older run what tunnel-status has seen. */
+    async function look(object: Connection, due: SilenceDue, { storedAtUnixMs }: EventContext): Promise<Finding> {
+      const connection = object.metadata;
+      const words = await lastWords(connection);
+      const lastSequence = Math.max(0, ...words.map(({ streamSequence }) => streamSequence));
+      const known = { lastWords: words, acceptedEpoch: await acceptedEpoch(connection) };
+      const timer = { dueAtUnixMs: due.dueAtUnixMs, storedAtUnixMs };
+      const judgement = judgeSilence(timer, known, gatewaySilentAfterMs, wasAway(gatewaySilentAfterMs));
+      if (judgement.kind !== 'hidden') return { judgement, lastSequence };
+      const { silence } = judgement;
+      const sequence = await sequenceOf(connection, object, silence.gatewayEpoch);
+      const patienceMs = gatewaySilentAfterMs + updateStatusIntervalMs;
+      const hidden = judgeHidden(due.hidden, sequence, storedAtUnixMs, patienceMs);
+      if (hidden === undefined) return { judgement: silence, lastSequence };
+      return { judgement: { kind: 'hidden', nextDueAtUnixMs: silence.nextDueAtUnixMs }, lastSequence, hidden };
+    }
+
+    /**
+     * Says of each tunnel that the gateway is silent, and stops where anybody says anything of any of them: this process may
+     * have slept since it looked.
+     *
+     * @param told those of which it was said; grows
+     * @returns whether it is said of all
+     */
     async function tellSilent(
-      connection: ConnectionRef,
-      interfaceId: string,
-      judgement: Silence,
+      { metadata, status }: Connection,
+      {
+        silence,
+        lastSequence,
+        told,
+      }: { readonly silence: Silence; readonly lastSequence: number; readonly told: Set<string> },
       context: EventContext,
-    ) {
-      const silent: Silent = {
-        namespace: connection.namespace,
-        connection: connection.name,
-        interfaceId,
-        kind: 'silent',
-        gatewayEpoch: judgement.gatewayEpoch,
-        observedAt: new Date(context.storedAtUnixMs).toISOString(),
-        message: messageOf(judgement),
+    ): Promise<boolean> {
+      let sequence = lastSequence;
+      for (const { interfaceID } of status?.tunnels ?? []) {
+        if (told.has(interfaceID)) continue;
+        const last = { filter: observationsFilter(metadata), sequence };
+        const ack = await bus.publishAfter(silentMessage(metadata, interfaceID, silence, context), last);
+        if (ack === undefined) return false;
+        told.add(interfaceID);
+        if (!ack.duplicate) sequence = ack.sequence;
+      }
+      return true;
+    }
+
+    /** Looks, and says what it found, until nobody speaks in between. */
+    async function judge(object: Connection, due: SilenceDue, context: EventContext): Promise<Verdict> {
+      const told = new Set<string>();
+      let ended: Verdict['ended'] | undefined;
+      for (let looks = 0; looks < MAX_LOOKS; looks++) {
+        const { judgement, lastSequence, hidden } = await look(object, due, context);
+        if (judgement.kind !== 'silent') {
+          ended ??= { outcome: 'throttled', reason: REASONS[judgement.kind] };
+          return { ended, nextDueAtUnixMs: judgement.nextDueAtUnixMs, hidden };
+        }
+        const isDone = await tellSilent(object, { silence: judgement, lastSequence, told }, context);
+        ended = isDone || told.size > 0 ? { outcome: 'written', reason: 'Silent', after: judgement } : SPOKE_MEANWHILE;
+        if (isDone) return { ended, nextDueAtUnixMs: judgement.nextDueAtUnixMs };
+      }
+      return {
+        ended: ended ?? SPOKE_MEANWHILE,
+        nextDueAtUnixMs: context.storedAtUnixMs + LOOK_AGAIN_AFTER_MS,
+        hidden: due.hidden,
       };
-      await bus.publish(
-        encodeCloudEvent(observationSubject(connection, interfaceId), {
-          id: `silent.${interfaceId}.${context.streamSequence}.${connection.namespace}.${connection.name}`,
-          source: '/functions/gateway-silence',
-          type: OBSERVATION_TYPE,
-          time: silent.observedAt,
-          data: silent,
-        }),
-      );
     }
 
     return {
@@ -80,29 +133,9 @@ export const gatewaySilence = defineFunction<SilenceDue>({
           const current = await connections.get(connection, { signal: context.attemptSignal() });
           // Without a Connection there is nothing to watch over; connection-ensure arms the timer of a new one.
           if (current === undefined) return { outcome: 'orphan', reason: 'NoConnection', connection };
-          const due = { dueAtUnixMs: data.dueAtUnixMs, storedAtUnixMs: context.storedAtUnixMs };
-          const known = { lastWords: await lastWords(connection), acceptedEpoch: await acceptedEpoch(connection) };
-          let judgement = judgeSilence(due, known, gatewaySilentAfterMs, wasAway(gatewaySilentAfterMs));
-          if (judgement.kind === 'hidden') {
-            const { silence } = judgement;
-            const sequence = await sequenceOf(connection, current, silence.gatewayEpoch);
-            const patienceMs = gatewaySilentAfterMs + updateStatusIntervalMs;
-            const hidden = judgeHidden(data.hidden, sequence, context.storedAtUnixMs, patienceMs);
-            if (hidden !== undefined) {
-              await rearm(connection, silence.nextDueAtUnixMs, hidden);
-              return { outcome: 'throttled', reason: 'OlderRunSpeaks', connection };
-            }
-            judgement = silence;
-          }
-          if (judgement.kind === 'silent') {
-            for (const { interfaceID } of current.status?.tunnels ?? []) {
-              await tellSilent(connection, interfaceID, judgement, context);
-            }
-          }
-          await rearm(connection, judgement.nextDueAtUnixMs);
-          return judgement.kind === 'silent'
-            ? { outcome: 'written', reason: 'Silent', connection, after: judgement }
-            : { outcome: 'throttled', reason: REASONS[judgement.kind], connection };
+          const { ended, nextDueAtUnixMs, hidden } = await judge(current, data, context);
+          await rearm(connection, nextDueAtUnixMs, hidden);
+          return { ...ended, connection };
         } catch (err) {
           if (!(err instanceof StoreError)) throw err;
           return { ...failedBy(err), connection };
@@ -112,7 +145,37 @@ export const gatewaySilence = defineFunction<SilenceDue>({
   },
 });
 
-const REASONS = { alive: 'Alive', late: 'TimerLate', outage: 'BusWasAway' } as const;
+/** `lastSequence`: of the last word that it is judged by, 0 where there is none. */
+type Finding = {
+  readonly judgement: Silence | { readonly kind: keyof typeof REASONS; readonly nextDueAtUnixMs: number };
+  readonly lastSequence: number;
+  readonly hidden?: HiddenSince;
+};
+
+type Verdict = {
+  readonly ended: Omit<Outcome, 'connection'>;
+  readonly nextDueAtUnixMs: number;
+  readonly hidden?: HiddenSince | undefined;
+};
+
+const REASONS = { alive: 'Alive', late: 'TimerLate', outage: 'BusWasAway', hidden: 'OlderRunSpeaks' } as const;
+const SPOKE_MEANWHILE = { outcome: 'throttled', reason: 'SpokeMeanwhile', notable: true } as const;
+
+/** By its id, another delivery of the timer says nothing new. */
+function silentMessage(connection: ConnectionRef, interfaceId: string, silence: Silence, context: EventContext) {
+  const { namespace, name } = connection;
+  const { gatewayEpoch } = silence;
+  const observedAt = new Date(context.storedAtUnixMs).toISOString();
+  const about = { namespace, connection: name, interfaceId };
+  const data: Silent = { ...about, kind: 'silent', gatewayEpoch, observedAt, message: messageOf(silence) };
+  return encodeCloudEvent(observationSubject(connection, interfaceId), {
+    id: `silent.${interfaceId}.${context.streamSequence}.${namespace}.${name}`,
+    source: '/functions/gateway-silence',
+    type: OBSERVATION_TYPE,
+    time: observedAt,
+    data,
+  });
+}
 
 function messageOf({ sinceUnixMs, gatewayEpoch }: Silence): string {
   return sinceUnixMs === undefined

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { StoreError } from '../../shared/ports/connection-store.ts';
-import type { BusHealth, EventBus } from '../../shared/ports/event-bus.ts';
+import type { BusHealth, EventBus, LastRead } from '../../shared/ports/event-bus.ts';
 import { FunctionWorld, REF, SETTINGS } from '../support/function-world.ts';
 import { passingBus, passingStore } from '../support/passing.ts';
 
@@ -24,6 +24,25 @@ async function speakingWorld(replicas = 1): Promise<{ world: FunctionWorld; epoc
   await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong', interfaceId: 'liqo-tunnel1' });
   const sequence = await speak(world, epoch, 40_000);
   return { world, epoch, sequence };
+}
+
+const OTHERS = ['connection-watch', 'connection-ensure', 'tunnel-status', 'connection-aggregate'];
+
+/** One gateway-silence, and something that happens each time after it has read the last words. */
+function worldThatReads(afterReading: () => Promise<void>): FunctionWorld {
+  const world = new FunctionWorld();
+  for (const name of OTHERS) world.start(name);
+  world.start('gateway-silence', {
+    bus: (bus) => ({
+      ...passingBus(bus),
+      lastMessages: async (...query) => {
+        const words = await bus.lastMessages(...query);
+        await afterReading();
+        return words;
+      },
+    }),
+  });
+  return world;
 }
 
 const silences = (world: FunctionWorld) =>
@@ -107,6 +126,117 @@ describe('gateway-silence', () => {
       await world.clock.advance(3 * gatewaySilentAfterMs);
       expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
     });
+
+    /** The newer one is gone; the older speaks between the first `refused` looks of each timer and what they find. */
+    async function hiddenWorld(refused: number) {
+      const hide = { refused: 0 };
+      let [sequence, looks, lookedAtMs] = [0, 0, 0];
+      const world = worldThatReads(async () => {
+        looks = world.clock.monotonicMs() === lookedAtMs ? looks + 1 : 1;
+        lookedAtMs = world.clock.monotonicMs();
+        if (looks <= hide.refused) await world.say({ gatewayEpoch: older, sequence: ++sequence, kind: 'pong' });
+      });
+      const older = await world.announce(['liqo-tunnel']);
+      const newer = await world.announce(['liqo-tunnel']);
+      await world.observe({ gatewayEpoch: newer, sequence: 1, kind: 'pong' });
+      hide.refused = refused;
+      const run = async (forMs: number) => {
+        for (let elapsedMs = 0; elapsedMs < forMs; elapsedMs += INTERVAL_MS) {
+          await world.observe({ gatewayEpoch: older, sequence: ++sequence, kind: 'pong' });
+          await world.clock.advance(INTERVAL_MS);
+        }
+      };
+      return { world, hide, run };
+    }
+
+    it('finds the newer one silent in time, though the older speaks while it looks', async () => {
+      const timesOfError = [];
+      for (const refused of [0, 3]) {
+        const { world, run } = await hiddenWorld(refused);
+        await run(4 * (gatewaySilentAfterMs + SETTINGS.updateStatusIntervalMs));
+        expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+        timesOfError.push(world.tunnel()?.lastTransitionTime);
+      }
+      expect(timesOfError[1]).toBe(timesOfError[0]);
+    });
+
+    it('looks again a second later where the older one is never quiet, and has not begun to wait anew', async () => {
+      const { world, hide, run } = await hiddenWorld(Number.POSITIVE_INFINITY);
+      await run(4 * (gatewaySilentAfterMs + SETTINGS.updateStatusIntervalMs));
+      expect(world.tunnel()?.value).toBe('Connected');
+      expect(world.decisions.at(-1)).toMatchObject({ function: 'gateway-silence', reason: 'SpokeMeanwhile' });
+      hide.refused = 0;
+      await run(INTERVAL_MS);
+      expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+    });
+  });
+
+  describe('while it sleeps', () => {
+    /** A gateway with two tunnels that was silent for long enough; a reader of its words who sleeps. */
+    async function sleepingWorld() {
+      const asleep = { until: undefined as Promise<void> | undefined };
+      const world = worldThatReads(async () => asleep.until);
+      const epoch = await world.announce(['liqo-tunnel', 'liqo-tunnel1']);
+      await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong', interfaceId: 'liqo-tunnel1' });
+      await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+      const { promise, resolve: wake } = Promise.withResolvers<void>();
+      asleep.until = promise;
+      await world.clock.advance(gatewaySilentAfterMs + 1_000);
+      return { world, epoch, wake };
+    }
+
+    it.each(['liqo-tunnel', 'liqo-tunnel1'])(
+      'hears a gateway that speaks again, if only of %s',
+      async (interfaceId) => {
+        const { world, epoch, wake } = await sleepingWorld();
+        for (let sequence = 2; sequence < 12; sequence++) {
+          await world.observe({ gatewayEpoch: epoch, sequence, kind: 'pong', interfaceId });
+          await world.clock.advance(INTERVAL_MS);
+        }
+        const lastWordMs = world.clock.monotonicMs() - INTERVAL_MS;
+        wake();
+        await world.clock.settle();
+        expect(silences(world)).toEqual([]);
+        expect(world.decisions.at(-1)).toMatchObject({ function: 'gateway-silence', reason: 'SpokeMeanwhile' });
+        for (const id of ['liqo-tunnel', 'liqo-tunnel1']) expect(world.tunnel(id)?.value).toBe('Connected');
+        await world.clock.advanceUntil(() => world.tunnel(interfaceId)?.value === 'Error', 60_000);
+        expect(world.clock.monotonicMs() - lastWordMs).toBe(gatewaySilentAfterMs);
+      },
+    );
+
+    it('says it all the same of one that says nothing more', async () => {
+      const { world, wake } = await sleepingWorld();
+      await world.clock.advance(60_000);
+      expect(world.tunnel()?.value).toBe('Connected');
+      wake();
+      await world.clock.settle();
+      for (const id of ['liqo-tunnel', 'liqo-tunnel1']) expect(world.tunnel(id)?.value).toBe('Error');
+    });
+  });
+
+  it('has said it where another process said the same by the same timer, which happens once', async () => {
+    const world = new FunctionWorld();
+    for (const name of OTHERS) world.start(name);
+    const others = new Set<string>();
+    world.start('gateway-silence', {
+      bus: (bus) => ({
+        ...passingBus(bus),
+        async publishAfter(message, last: LastRead) {
+          if (!others.has(message.subject)) await bus.publish(message);
+          others.add(message.subject);
+          return bus.publishAfter(message, last);
+        },
+      }),
+    });
+    await world.announce(['liqo-tunnel', 'liqo-tunnel1']);
+    await world.clock.advance(gatewaySilentAfterMs + 1_000);
+    expect(others.size).toBe(2);
+    expect(silences(world)).toHaveLength(1);
+    const said = [...world.broker.messages('OBSERVATIONS')].filter(({ headers }) =>
+      headers['ce-id']?.startsWith('silent.'),
+    );
+    expect(said).toHaveLength(2);
+    for (const id of ['liqo-tunnel', 'liqo-tunnel1']) expect(world.tunnel(id)?.value).toBe('Error');
   });
 
   it('gives a gateway that was listed and never spoke one delay', async () => {

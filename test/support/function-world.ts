@@ -109,7 +109,13 @@ export class FunctionWorld {
     return sequence;
   }
 
-  async observe(
+  async observe(...said: Parameters<FunctionWorld['say']>) {
+    await this.say(...said);
+    await this.clock.settle();
+  }
+
+  /** An observation that the functions have not handled yet. */
+  async say(
     observation: Partial<Observation> & Pick<Observation, 'gatewayEpoch' | 'sequence' | 'kind'>,
     eventId?: string,
   ) {
@@ -126,7 +132,6 @@ export class FunctionWorld {
     };
     const id = eventId ?? `run-${data.gatewayEpoch}.${data.interfaceId}.${data.sequence}`;
     await this.publish(observationSubject(REF, data.interfaceId), OBSERVATION_TYPE, data, id);
-    await this.clock.settle();
   }
 
   async publish(subject: string, type: string, data: unknown, id = `test-${++this.#uids}`) {

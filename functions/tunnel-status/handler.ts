@@ -46,7 +46,8 @@ export const tunnelStatus = defineFunction<TunnelEvent>({
               if (!(await cache.note(judgement.state))) continue;
               return { outcome: judgement.kind, reason: judgement.reason };
             }
-            const outcome = await updateTunnelStatus(judgement, { cache, connection, context });
+            const isRepeat = deliveryCount > 1 || conflicts > 0;
+            const outcome = await updateTunnelStatus(judgement, { cache, connection, context, isRepeat });
             if (outcome !== 'conflict') return outcome;
             unwritten = judgement.state;
           }

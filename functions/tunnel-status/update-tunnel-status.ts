@@ -4,14 +4,20 @@ import { isLabelledBy, judgeWrite, type WriteCandidate } from '../../shared/doma
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import type { EventContext, Outcome } from '../../shared/runtime/define-function.ts';
+import { manifest } from './manifest.ts';
 import type { TunnelCache } from './state-cache.ts';
 import { writeGovernor } from './write-governor.ts';
 
 type Place = {
   readonly cache: TunnelCache;
   readonly connection: ConnectionRef;
-  readonly context: Pick<EventContext, 'consumer' | 'nextAttempt' | 'deliveryCount'>;
+  readonly context: Pick<EventContext, 'consumer' | 'nextAttempt'>;
+  /** Not the first attempt at the event: it was perhaps written, and could not say so. */
+  readonly isRepeat: boolean;
 };
+
+/** An attempt is over before: one that lasted as long was this process's own sleep. */
+const SLEPT_MS = manifest.attemptTimeoutMs + 100;
 
 /**
  * One read → judge → apply with that resourceVersion, while the state is the one that the event was judged by. The entry is written before its state is kept: after a crash
@@ -22,15 +28,13 @@ export function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) 
 
   return async function updateTunnelStatus(
     candidate: WriteCandidate,
-    { cache, connection, context }: Place,
+    { cache, connection, context, isRepeat }: Place,
   ): Promise<Outcome | 'conflict'> {
     const name = connectionKey(connection);
     const { shown, pending } = candidate.state;
     const isTransition = shown === undefined || pending !== undefined;
     const shownAge = shownAgeOf(candidate);
-    // An event that comes again was perhaps written, and could not say so.
-    const goesFirst = isTransition || context.deliveryCount > 1;
-    const hold = governor.hold(name, context.consumer, goesFirst);
+    const hold = governor.hold(name, context.consumer, isTransition || isRepeat);
     if (hold !== undefined) {
       if (!(await cache.note(candidate.state))) return 'conflict';
       return { outcome: hold === 'Shed' ? 'throttled' : 'failed', reason: hold, ...shownAge };
@@ -48,8 +52,8 @@ export function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) 
         governor.succeeded(name);
         if (judgement.kind === 'write' || !(await cache.save(judgement.state))) return 'conflict';
         const { kind, reason, entry } = judgement;
-        const isRepeat = entry !== undefined && context.deliveryCount > 1 && isLabelledBy(entry, candidate.event);
-        return { ...(isRepeat ? writtenBefore(entry, candidate.event) : { outcome: kind, reason }), superseded };
+        const isWritten = isRepeat && entry !== undefined && isLabelledBy(entry, candidate.event);
+        return { ...(isWritten ? writtenBefore(entry, candidate.event) : { outcome: kind, reason }), superseded };
       }
       const { resourceVersion } = current.metadata;
       await connections.applyTunnel(connection, judgement.entry, { signal, resourceVersion });
@@ -60,7 +64,8 @@ export function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) 
       return { outcome: 'written', reason, before, after, superseded, ...shownAge };
     } catch (err) {
       if (!(err instanceof StoreError)) throw err;
-      if (err.code === 'conflict') return 'conflict';
+      // Neither says anything against the API: it is asked anew, and what is there may be another thing by now.
+      if (err.code === 'conflict' || clock.monotonicMs() - startedMs > SLEPT_MS) return 'conflict';
       // The write may have happened all the same, so that this event was seen must be known to every replica;
       // what is shown is not known, so the next one tries again.
       await cache.save(candidate.state);

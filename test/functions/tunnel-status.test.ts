@@ -336,6 +336,28 @@ describe('tunnel-status', () => {
     expect(world.meter.of('wg_keepalive_api_writes_total', 'tunnel-status', '200')).toBe(1);
   });
 
+  it('asks the API anew where it slept through the time of its attempt: that says nothing against the API', async () => {
+    const world = new FunctionWorld();
+    world.start('connection-ensure');
+    let sleeps = true;
+    world.start('tunnel-status', {
+      connections: (store) => ({
+        ...passingStore(store),
+        async applyTunnel(...call) {
+          if (!sleeps) return store.applyTunnel(...call);
+          sleeps = false;
+          await world.clock.sleep(4_000);
+          throw new StoreError('unavailable', 'the call was given up');
+        },
+      }),
+    });
+    const epoch = await world.announce(['liqo-tunnel']);
+    await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+    await world.clock.advance(4_000);
+    expect(world.tunnel()?.value).toBe('Connected');
+    expect([world.count('tunnel-status', 'written'), world.count('tunnel-status', 'failed')]).toEqual([1, 0]);
+  });
+
   it('leaves a refused write to the next observation, after a pause that grows', async () => {
     const world = new FunctionWorld();
     world.start('connection-ensure');

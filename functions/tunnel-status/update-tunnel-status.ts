@@ -17,7 +17,7 @@ type Place = {
 };
 
 /** An attempt is over before: one that lasted as long was this process's own sleep. */
-const SLEPT_MS = manifest.attemptTimeoutMs + 100;
+const SLEPT_MS = manifest.attemptTimeoutMs + 250;
 
 /**
  * One read → judge → apply with that resourceVersion, while the state is the one that the event was judged by. The entry is written before its state is kept: after a crash
@@ -64,8 +64,9 @@ export function tunnelStatusUpdater({ connections, clock, log }: FunctionPorts) 
       return { outcome: 'written', reason, before, after, superseded, ...shownAge };
     } catch (err) {
       if (!(err instanceof StoreError)) throw err;
+      const hasSlept = !isRepeat && clock.monotonicMs() - startedMs > SLEPT_MS;
       // Neither says anything against the API: it is asked anew, and what is there may be another thing by now.
-      if (err.code === 'conflict' || clock.monotonicMs() - startedMs > SLEPT_MS) return 'conflict';
+      if (err.code === 'conflict' || hasSlept) return 'conflict';
       // The write may have happened all the same, so that this event was seen must be known to every replica;
       // what is shown is not known, so the next one tries again.
       await cache.save(candidate.state);

@@ -166,21 +166,25 @@ export function transitionsAccountedFor(
   });
 }
 
-/** Each write has its decision, or one that says that nobody knows whether it was done, whatever died in between. */
+/**
+ * Each write has its decision, or one that says that nobody knows whether it was done, whatever died in between. Who comes to
+ * tell it after the Connection is gone finds nothing to tell it by.
+ */
 export function writesAreTold(
+  world: World,
   messages: readonly StoredMessage[],
-  writes: readonly Write[],
   decisions: readonly Decision[],
 ): string[] {
+  const { uid: present } = world.connection()?.metadata ?? {};
   const told = new Set(
     decisions.filter(({ outcome }) => outcome === 'written' || outcome === 'failed').map(({ eventId }) => eventId),
   );
   const ids = new Map(
     messages.flatMap(tunnelEventWithId).map(({ id, data }) => [`${data.interfaceId} ${data.observedAt}`, id]),
   );
-  return writes.flatMap(({ tunnel, by, atMs }) => {
+  return world.writes.flatMap(({ tunnel, by, atMs, uid }) => {
     const label = tunnel && labelOf(tunnel);
-    if (label === undefined || by !== 'tunnel-status') return [];
+    if (label === undefined || by !== 'tunnel-status' || uid !== present) return [];
     const id = ids.get(`${tunnel?.interfaceID} ${label}`);
     return id === undefined || told.has(id) ? [] : [`${id} was written at ${atMs} ms and no decision says so`];
   });

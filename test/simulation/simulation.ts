@@ -99,7 +99,7 @@ export async function simulate({ seed, faults, mutation }: SimulationOptions) {
     ...(keepsTransitions(drawn) ? transitionsInOrder(observations, world.writes) : []),
     ...(countsTransitions(drawn) ? transitionsAccountedFor(observations, world.writes, decisions) : []),
     ...noGatewayIsSilent(observations),
-    ...writesAreTold(observations, world.writes, decisions),
+    ...writesAreTold(world, observations, decisions),
     ...writesWithinBudget(world.writes, {
       durationMs: FAULTY_MS + HEALING_MS,
       updateIntervalMs: SETTINGS.updateStatusIntervalMs,

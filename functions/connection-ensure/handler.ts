@@ -40,6 +40,8 @@ type Occasion = {
   readonly trigger: Trigger;
   /** The bus server's time of it. */
   readonly atUnixMs: number;
+  /** Somebody had it in hand before. */
+  readonly isRepeat?: boolean;
   /** The timer, if it was one. */
   readonly due?: EnsureDue;
 };
@@ -85,9 +87,18 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
         return { outcome: 'orphan', reason: 'NotWatched', connection };
       }
       const judgement = await gateways.accept(announced);
-      if (judgement.kind === 'stale') return { outcome: 'stale', reason: 'OlderEpoch', connection };
+      if (judgement.kind === 'stale') return onStale(judgement.state, occasion);
       const outcome = await ensure(judgement.state, occasion, whenMissing && (() => whenMissing(judgement)));
       return { ...outcome, connection };
+    }
+
+    /** Whoever had it in hand before may have died half-way: what counts now is to be as it should. */
+    async function onStale(gateway: GatewayState, occasion: Occasion): Promise<Outcome> {
+      const connection = announcedConnection(gateway);
+      const stale: Outcome = { outcome: 'stale', reason: 'OlderEpoch', connection };
+      if (!occasion.isRepeat) return stale;
+      const outcome = await ensure(gateway, occasion, () => askFirst(connection, occasion.atUnixMs));
+      return outcome.outcome === 'throttled' ? stale : { ...outcome, connection };
     }
 
     /** Its gateway may be gone, and the Connection with it: whether it lives is asked when the server says what time it is. */
@@ -167,8 +178,8 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
 
       async handle({ id, type, data }, context) {
         const trigger: Trigger = { eventId: id, signal: context.nextAttempt };
-        const { streamSequence: sequence, storedAtUnixMs } = context;
-        const occasion = { trigger, atUnixMs: storedAtUnixMs };
+        const { streamSequence: sequence, storedAtUnixMs, deliveryCount } = context;
+        const occasion = { trigger, atUnixMs: storedAtUnixMs, isRepeat: deliveryCount > 1 };
         if (type === GATEWAY_TYPE) {
           const announced = { announcement: data as GatewayAnnouncement, sequence, storedAtUnixMs };
           return onAnnouncement(announced, occasion, async ({ kind }) =>

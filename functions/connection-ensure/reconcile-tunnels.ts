@@ -2,7 +2,7 @@ import { type CloudEvent, encodeCloudEvent } from '../../shared/domain/cloud-eve
 import { type Connection, type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
 import type { GatewayState } from '../../shared/domain/gateway-state.ts';
 import { type Listed, OBSERVATION_TYPE, type Unlisted } from '../../shared/domain/observation.ts';
-import { connectionStateKey, observationSubject, tunnelStateKey } from '../../shared/domain/subjects.ts';
+import { connectionStateKey, observationSubject, tunnelStateKey, unlistingKey } from '../../shared/domain/subjects.ts';
 import { planListing } from '../../shared/domain/tunnel-listing.ts';
 import { initialEntry, type TunnelState } from '../../shared/domain/tunnel-status.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
@@ -17,13 +17,17 @@ export type Trigger = {
   readonly signal: () => AbortSignal;
 };
 
+/** By whom an entry is being taken away, in the bucket. */
+type Unlisting = { readonly eventId: string };
+
 export type ListingChange = { readonly added: readonly string[]; readonly removed: readonly string[] };
 
 /**
  * Makes the entries of `status.tunnels` those that are configured, never touching a live one, and tells tunnel-status
  * by control events in the order of the tunnel's own subject:
  * - `unlisted` goes before the entry is taken away, so that no observation behind it brings the entry back;
- * - `listed` follows the entry, and again wherever the state that tunnel-status keeps does not know of this listing.
+ * - `listed` follows the entry, and again wherever the state that tunnel-status keeps does not know of this listing, or may
+ *   not have heard yet that somebody began to take the entry away.
  */
 export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPorts) {
   async function tell(event: Listed | Unlisted, uid: string, trigger: Trigger): Promise<void> {
@@ -45,11 +49,21 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
     return known?.listed === true && known.connectionUid === uid && known.gatewayEpoch >= epoch;
   }
 
-  /** @throws StoreError `conflict` where another announcement counts by now: its list of tunnels is another one */
-  async function confirm(ref: ConnectionRef, { epoch, sequence }: GatewayState): Promise<void> {
-    const accepted = (await state.get(connectionStateKey(ref)))?.value as GatewayState | undefined;
-    if (accepted === undefined || (accepted.epoch === epoch && accepted.sequence === sequence)) return;
-    throw new StoreError('conflict', `${connectionKey(ref)} was announced anew meanwhile`);
+  /** Who began to take the entry away, and was not seen to end it; tunnel-status may not have heard of it yet. */
+  async function unlistedBy(ref: ConnectionRef, interfaceId: string): Promise<string | undefined> {
+    return ((await state.get(unlistingKey(ref, interfaceId)))?.value as Unlisting | undefined)?.eventId;
+  }
+
+  /** What another one has begun is for that one to end. */
+  async function endUnlisting(ref: ConnectionRef, interfaceIds: Iterable<string>, eventId: string): Promise<void> {
+    for (const interfaceId of interfaceIds) {
+      if ((await unlistedBy(ref, interfaceId)) === eventId) await state.delete(unlistingKey(ref, interfaceId));
+    }
+  }
+
+  /** The announcement that counts by now: its list of tunnels may be another one. */
+  async function inForce(ref: ConnectionRef, gateway: GatewayState): Promise<GatewayState> {
+    return ((await state.get(connectionStateKey(ref)))?.value as GatewayState | undefined) ?? gateway;
   }
 
   return reconcileTunnelsStatus;
@@ -62,19 +76,28 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
     isNew = false,
   ): Promise<ListingChange> {
     const ref = { namespace: connection.metadata.namespace, name: connection.metadata.name };
-    const about = { namespace: ref.namespace, connection: ref.name, gatewayEpoch: gateway.epoch };
     const now = new Date(clock.unixMs()).toISOString();
-    const { interfaces } = gateway.announcement;
     const { uid } = connection.metadata;
     const added = new Set<string>();
     const removed = new Set<string>();
+    const unlisted = new Set<string>();
+    const { eventId } = trigger;
 
+    let counts = gateway;
+    const about = () => ({
+      namespace: ref.namespace,
+      connection: ref.name,
+      gatewayEpoch: counts.epoch,
+      observedAt: now,
+    });
     let current = connection;
     for (let conflicts = 0; ; conflicts++) {
       try {
-        const plan = planListing(current, interfaces);
+        const plan = planListing(current, counts.announcement.interfaces);
         for (const interfaceId of plan.stale) {
-          await tell({ ...about, kind: 'unlisted', interfaceId, observedAt: now }, uid, trigger);
+          unlisted.add(interfaceId);
+          await state.put(unlistingKey(ref, interfaceId), { eventId } satisfies Unlisting);
+          await tell({ ...about(), kind: 'unlisted', interfaceId }, uid, trigger);
           current = await connections.removeTunnel(ref, interfaceId, preconditions(current, trigger));
           removed.add(interfaceId);
         }
@@ -88,21 +111,29 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
         const fresh = await connections.get(ref, { signal: trigger.signal() });
         if (fresh?.metadata.uid !== uid)
           throw new StoreError('conflict', `${connectionKey(ref)} was recreated meanwhile`);
-        await confirm(ref, gateway);
+        counts = await inForce(ref, counts);
         current = fresh;
       }
     }
 
+    const { interfaces } = counts.announcement;
     for (const interfaceId of interfaces) {
-      if (!isNew && !added.has(interfaceId) && (await isListed(ref, interfaceId, uid, gateway.epoch))) continue;
-      await tell({ ...about, kind: 'listed', interfaceId, connectionUid: uid, observedAt: now }, uid, trigger);
-      added.add(interfaceId);
+      const [by, isKnown] = await Promise.all([
+        unlistedBy(ref, interfaceId),
+        isListed(ref, interfaceId, uid, counts.epoch),
+      ]);
+      if (isNew || !isKnown || by !== undefined || added.has(interfaceId) || unlisted.has(interfaceId)) {
+        await tell({ ...about(), kind: 'listed', interfaceId, connectionUid: uid }, uid, trigger);
+        added.add(interfaceId);
+      }
+      if (by === eventId) unlisted.add(interfaceId);
     }
+    await endUnlisting(ref, unlisted, eventId);
     if (added.size > 0) {
       // Uids have no order: if it was made anew before this was told, that of the new one is to be the last word.
       const fresh = await connections.get(ref, { signal: trigger.signal() });
       if (fresh !== undefined && fresh.metadata.uid !== uid) {
-        return reconcileTunnelsStatus(fresh, gateway, trigger, true);
+        return reconcileTunnelsStatus(fresh, counts, trigger, true);
       }
     }
     return { added: [...added], removed: [...removed] };

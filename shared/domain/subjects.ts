@@ -29,6 +29,10 @@ export const replicaSubject = (functionName: string): string => `replicas.${enco
 export const tunnelStateKey = (ref: ConnectionRef, interfaceId: string): string =>
   `${tokens(ref)}.${encodeToken(interfaceId)}`;
 
+/** Key of what connection-ensure keeps of a tunnel from before it says `unlisted` until that is over, in the same bucket. */
+export const unlistingKey = (ref: ConnectionRef, interfaceId: string): string =>
+  `${tunnelStateKey(ref, interfaceId)}.unlisting`;
+
 /** Key of what connection-ensure keeps of a Connection (highest epoch, accepted announcement) in the same bucket. */
 export const connectionStateKey = tokens;
 

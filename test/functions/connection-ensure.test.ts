@@ -332,6 +332,44 @@ describe('connection-ensure', () => {
     expect(world.tunnel('liqo-tunnel1')?.value).toBe('Connected');
   });
 
+  it.each(['meets a conflict', 'dies'])(
+    'lists again what an older announcement was about to take away when its replica %s',
+    async (end) => {
+      const world = worldWith();
+      const tunnelStatus = world.start('tunnel-status');
+      const meeting = Promise.withResolvers<void>();
+      let isShrinking = false;
+      let inWork: ReturnType<FunctionWorld['start']> | undefined;
+      for (let replicas = 0; replicas < 2; replicas++) {
+        const replica = world.start('connection-ensure', {
+          connections: (store) => ({
+            ...passingStore(store),
+            async removeTunnel(...call) {
+              if (!isShrinking) return store.removeTunnel(...call);
+              isShrinking = false;
+              inWork = replica;
+              await meeting.promise;
+              throw new StoreError('conflict', 'somebody was first', { status: 409 });
+            },
+          }),
+        });
+      }
+      const epoch = await world.announce(TWO);
+      await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong', interfaceId: 'liqo-tunnel1' });
+      await tunnelStatus.stop(); // so that it hears of nothing until all is over
+      isShrinking = true;
+      await world.announce(['liqo-tunnel'], { epoch });
+      await world.announce(TWO, { epoch });
+      if (end === 'dies') await inWork?.crash();
+      else meeting.resolve();
+      await world.clock.advance(31_000);
+      world.start('tunnel-status');
+      await world.clock.advance(100);
+      await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'down', interfaceId: 'liqo-tunnel1' });
+      expect(world.tunnel('liqo-tunnel1')?.value).toBe('Error');
+    },
+  );
+
   /** Observations of `ms`, one in two seconds, as a gateway makes them that lives. */
   async function speakFor(world: FunctionWorld, ms: number, gatewayEpoch: number, from = 1): Promise<void> {
     for (let sequence = from; sequence < from + ms / 2_000; sequence++) {

@@ -33,15 +33,11 @@ const REFUSALS: readonly string[] = ['not-found', 'forbidden'] satisfies StoreEr
 /** The API takes no Connection of this name, label or owner: only another announcement helps. */
 const UNACCEPTABLE: StoreErrorCode = 'invalid';
 
-type Accepted = Exclude<AnnouncementJudgement, { readonly kind: 'stale' }>;
-
 /** What made connection-ensure look at a gateway. */
 type Occasion = {
   readonly trigger: Trigger;
   /** The bus server's time of it. */
   readonly atUnixMs: number;
-  /** Somebody had it in hand before. */
-  readonly isRepeat?: boolean;
   /** The timer, if it was one. */
   readonly due?: EnsureDue;
 };
@@ -77,28 +73,23 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
       });
     }
 
+    /**
+     * One that does not count is an occasion, too, to make all as the one that counts says: an older run may have the last word
+     * in GATEWAYS, and whoever had this one in hand before may have died half-way.
+     */
     async function onAnnouncement(
       announced: Announced,
       occasion: Occasion,
-      whenMissing?: (accepted: Accepted) => Promise<Outcome | undefined>,
+      whenMissing?: (judgement: AnnouncementJudgement) => Promise<Outcome | undefined>,
     ): Promise<Outcome> {
       const connection = announcedConnection(announced);
       if (settings.namespaces?.includes(connection.namespace) === false) {
         return { outcome: 'orphan', reason: 'NotWatched', connection };
       }
       const judgement = await gateways.accept(announced);
-      if (judgement.kind === 'stale') return onStale(judgement.state, occasion);
       const outcome = await ensure(judgement.state, occasion, whenMissing && (() => whenMissing(judgement)));
-      return { ...outcome, connection };
-    }
-
-    /** Whoever had it in hand before may have died half-way: what counts now is to be as it should. */
-    async function onStale(gateway: GatewayState, occasion: Occasion): Promise<Outcome> {
-      const connection = announcedConnection(gateway);
-      const stale: Outcome = { outcome: 'stale', reason: 'OlderEpoch', connection };
-      if (!occasion.isRepeat) return stale;
-      const outcome = await ensure(gateway, occasion, () => askFirst(connection, occasion.atUnixMs));
-      return outcome.outcome === 'throttled' ? stale : { ...outcome, connection };
+      if (judgement.kind !== 'stale' || outcome.outcome !== 'throttled') return { ...outcome, connection };
+      return { outcome: 'stale', reason: 'OlderEpoch', connection };
     }
 
     /** Its gateway may be gone, and the Connection with it: whether it lives is asked when the server says what time it is. */
@@ -111,8 +102,8 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
       const connection = { namespace: due.namespace, name: due.connection };
       const [announced] = await gateways.announced(gatewaySubject(connection));
       if (announced === undefined) return { outcome: 'orphan', reason: 'NoGateway', connection };
-      return onAnnouncement(announced, { ...occasion, due }, async ({ state: { epoch } }) => {
-        const run = { epoch, atUnixMs: announced.storedAtUnixMs };
+      return onAnnouncement(announced, { ...occasion, due }, async ({ kind, state: { epoch } }) => {
+        const run = { epoch, atUnixMs: kind === 'stale' ? 0 : announced.storedAtUnixMs };
         const refusal = await guard.refusal(connection, occasion.atUnixMs, run);
         if (refusal === undefined) return undefined;
         const isOver = refusal === 'GatewayNotHeardYet' && due.delayMs >= settings.gatewaySilentAfterMs;
@@ -178,8 +169,8 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
 
       async handle({ id, type, data }, context) {
         const trigger: Trigger = { eventId: id, signal: context.nextAttempt };
-        const { streamSequence: sequence, storedAtUnixMs, deliveryCount } = context;
-        const occasion = { trigger, atUnixMs: storedAtUnixMs, isRepeat: deliveryCount > 1 };
+        const { streamSequence: sequence, storedAtUnixMs } = context;
+        const occasion = { trigger, atUnixMs: storedAtUnixMs };
         if (type === GATEWAY_TYPE) {
           const announced = { announcement: data as GatewayAnnouncement, sequence, storedAtUnixMs };
           return onAnnouncement(announced, occasion, async ({ kind }) =>

@@ -87,7 +87,7 @@ describe('connection-ensure', () => {
   });
 
   it('follows the newest run of the gateway, whatever an older one still says', async () => {
-    const world = worldWith('connection-ensure');
+    const world = worldWith('connection-ensure', 'tunnel-status');
     const first = await world.announce(TWO);
     await world.announce(['liqo-tunnel']);
     await world.announce(TWO, { epoch: first });
@@ -95,6 +95,25 @@ describe('connection-ensure', () => {
     expect(listed(world)).toEqual(['liqo-tunnel']);
     expect(world.count('connection-ensure', 'stale')).toBe(1);
   });
+
+  it.each(['is deleted', 'was deleted while nobody watched'])(
+    'makes the Connection that %s again, though an older run announced itself last',
+    async (how) => {
+      const world = worldWith('tunnel-status', 'connection-watch');
+      const replica = world.start('connection-ensure');
+      const first = await world.announce(TWO);
+      const epoch = await world.announce(['liqo-tunnel']);
+      await world.announce(TWO, { epoch: first });
+      await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+      if (how !== 'is deleted') await replica.stop();
+      world.kubernetes.deleteConnection(REF);
+      await world.clock.advance(1_000);
+      if (how !== 'is deleted') world.start('connection-ensure');
+      await world.clock.advance(1_000);
+      await world.observe({ gatewayEpoch: epoch, sequence: 2, kind: 'pong' });
+      expect(world.connection()?.status?.tunnels).toMatchObject([{ interfaceID: 'liqo-tunnel', value: 'Connected' }]);
+    },
+  );
 
   it('creates the Connection again, with its tunnels, when a public key of the remote cluster comes', async () => {
     const world = worldWith('connection-ensure');

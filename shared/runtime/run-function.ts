@@ -50,18 +50,28 @@ export async function runFunction(
   );
 }
 
-/** Where a delivery stands among those of its consumer. */
-type Place = Pick<EventContext, 'consumer' | 'uninterrupted' | 'previous'>;
+/** Where a delivery stands among those of its consumer; asked for only where the handler is called. */
+type PlaceOf = () => Pick<EventContext, 'consumer' | 'uninterrupted' | 'previous'>;
 
-type Process = (delivery: Delivery, place: Place, signal: AbortSignal) => Promise<Settlement>;
+type Process = (delivery: Delivery, placeOf: PlaceOf, signal: AbortSignal) => Promise<Settlement>;
 
-/** Knows whether another replica handled an event of this consumer in between. */
-function deliveryPlaces({ durable }: ConsumerSpec, previousOf: PreviousEvents): (delivery: Delivery) => Place {
-  let last = 0;
+/**
+ * Knows whether another replica handled an event of this consumer since the handler was called last: a delivery that never
+ * came to it, an invalid one say, closes no gap.
+ */
+function deliveryPlaces({ durable }: ConsumerSpec, previousOf: PreviousEvents): (delivery: Delivery) => PlaceOf {
+  let lastDelivered = 0;
+  let isInterrupted = true;
   return (delivery) => {
-    const uninterrupted = last !== 0 && delivery.deliverySequence === last + 1;
-    last = delivery.deliverySequence;
-    return { consumer: durable, uninterrupted, previous: previousOf(delivery, uninterrupted) };
+    const isNext = delivery.deliverySequence === lastDelivered + 1;
+    lastDelivered = delivery.deliverySequence;
+    isInterrupted ||= !isNext;
+    const previous = previousOf(delivery, isNext);
+    return () => {
+      const uninterrupted = !isInterrupted;
+      isInterrupted = false;
+      return { consumer: durable, uninterrupted, previous };
+    };
   };
 }
 
@@ -94,7 +104,7 @@ function eventProcessor(
     log.warn({ stream: delivery.stream, seq: delivery.streamSequence, reason, detail: message }, 'event dead-lettered');
   }
 
-  async function handled(delivery: Delivery, place: Place, signal: AbortSignal): Promise<Settlement> {
+  async function handled(delivery: Delivery, placeOf: PlaceOf, signal: AbortSignal): Promise<Settlement> {
     const decoded = decode(delivery);
     if ('error' in decoded) {
       await deadLetter(delivery, decoded.error.reason, decoded.error.message);
@@ -107,7 +117,7 @@ function eventProcessor(
       (await handle(decoded.event, {
         attemptSignal: attempt.signal,
         nextAttempt: attempt.next,
-        ...place,
+        ...placeOf(),
         streamSequence: delivery.streamSequence,
         storedAtUnixMs: delivery.storedAtUnixMs,
         deliveryCount: delivery.deliveryCount,
@@ -134,9 +144,9 @@ function eventProcessor(
     return retry(retryAfterMs ?? backOffMs(deliveryCount));
   }
 
-  return async (delivery, place, signal) => {
+  return async (delivery, placeOf, signal) => {
     try {
-      return await handled(delivery, place, signal);
+      return await handled(delivery, placeOf, signal);
     } catch (err) {
       if (signal.aborted) return retry(0);
       if (err instanceof BusError) return retry(Math.min(backOffMs(delivery.deliveryCount), MAX_BUS_RETRY_MS));

@@ -154,6 +154,41 @@ describe('tunnel-status', () => {
       expect(world.count('tunnel-status', 'stale')).toBe(1);
     });
 
+    describe('and an event that nobody can take as the first one', () => {
+      /** Two replicas that take turns, then one: `others` falls to the other, and what nobody can take to the one that stays. */
+      async function alone(other: (observe: Awaited<ReturnType<typeof throttled>>['observe']) => Promise<void>) {
+        const world = new FunctionWorld();
+        world.start('connection-ensure');
+        world.start('tunnel-status');
+        const epoch = await world.announce(['liqo-tunnel']);
+        const observe = (sequence: number, kind: 'pong' | 'down') =>
+          world.observe({ gatewayEpoch: epoch, sequence, kind });
+        await observe(1, 'pong');
+        const leaving = world.start('tunnel-status');
+        await world.clock.settle();
+        await observe(2, 'pong');
+        await other(observe);
+        await leaving.stop();
+        await world.publish(observationSubject(REF, 'liqo-tunnel'), OBSERVATION_TYPE, { not: 'an observation' });
+        await world.clock.settle();
+        return { world, observe };
+      }
+
+      it('throttles no change of value', async () => {
+        const { world, observe } = await alone((other) => other(3, 'down'));
+        expect(world.tunnel()?.value).toBe('Error');
+        await observe(4, 'pong');
+        expect(world.tunnel()?.value).toBe('Connected');
+      });
+
+      it('lets no older event win', async () => {
+        const { world, observe } = await alone((other) => other(10, 'pong'));
+        await observe(5, 'down');
+        expect(world.tunnel()?.value).toBe('Connected');
+        expect(world.count('tunnel-status', 'stale')).toBe(1);
+      });
+    });
+
     it('knows the newest when the silence of the gateway was told in between', async () => {
       const { world, epoch, observe, next } = await throttled();
       await world.publish(observationSubject(REF, 'liqo-tunnel'), OBSERVATION_TYPE, silentOf(world, epoch));

@@ -1,6 +1,8 @@
 import { aggregate, sameAggregate } from '../../shared/domain/aggregate.ts';
+import { aggregateTimerMessage } from '../../shared/domain/aggregate-due.ts';
 import type { Change } from '../../shared/domain/change.ts';
 import { type Connection, type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
+import { type ConnectionDue, nextDueDelayMs } from '../../shared/domain/connection-due.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
@@ -11,6 +13,8 @@ import { manifest } from './manifest.ts';
 
 /** The tunnels of a Connection are refreshed in the same round of PINGs, and often fail together: one write shows them all. */
 const DEFAULT_DELAY_MS = 500;
+/** A change that is refused this often gives its place in the consumer to others, and a timer brings the Connection back. */
+const MAX_TRIES = 5;
 /** After so many conflicts in a row the change comes again later. */
 const MAX_CONFLICTS = 5;
 
@@ -29,7 +33,7 @@ type ConnectionChange = Extract<Change, { readonly kind: 'connections' }>;
  * writes fail keeps one place in the consumer, however often it changes. Where `status.value` stays what it is, the change
  * waits a little for the next; it is not acknowledged until then.
  */
-export const connectionAggregate = defineFunction<Change>({
+export const connectionAggregate = defineFunction<Change | ConnectionDue>({
   manifest,
   create(ports, { aggregateDelayMs = DEFAULT_DELAY_MS }) {
     const seen = newestVersions();
@@ -59,12 +63,35 @@ export const connectionAggregate = defineFunction<Change>({
       return outcome ?? SUPERSEDED;
     }
 
+    /** As it is now, whatever it was when the timer was armed. */
+    async function judgeAgain(ref: ConnectionRef, context: EventContext): Promise<Outcome> {
+      const update = () => updateConnectionStatusAggregated(ref, undefined, context);
+      return (await inTurn(connectionKey(ref), update, 0)) ?? SUPERSEDED;
+    }
+
+    async function comeBack(ref: ConnectionRef, { storedAtUnixMs }: EventContext, last?: ConnectionDue): Promise<void> {
+      const delayMs = nextDueDelayMs(last?.delayMs);
+      const armed = { dueAtUnixMs: storedAtUnixMs + delayMs, armedAtUnixMs: ports.clock.unixMs(), delayMs };
+      const { message, ...due } = aggregateTimerMessage(ref, armed);
+      await ports.bus.schedule(message, due);
+    }
+
     return {
       async handle({ data }, context) {
+        if ('delayMs' in data) {
+          const connection = { namespace: data.namespace, name: data.connection };
+          const outcome = await judgeAgain(connection, context);
+          if (outcome.outcome !== 'failed') return { ...outcome, connection };
+          await comeBack(connection, context, data);
+          return { ...outcome, connection, comesBack: true };
+        }
         if (data.kind !== 'connections') return { outcome: 'orphan', reason: 'OtherKind' };
         const { namespace, name } = data.object.metadata;
         const connection = { namespace, name };
-        return { ...(await judge(connection, data, context)), connection };
+        const outcome: Outcome = await judge(connection, data, context);
+        if (outcome.outcome !== 'failed' || context.deliveryCount < MAX_TRIES) return { ...outcome, connection };
+        await comeBack(connection, context);
+        return { ...outcome, connection, comesBack: true };
       },
     };
   },

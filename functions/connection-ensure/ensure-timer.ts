@@ -1,5 +1,6 @@
 import type { ConnectionRef } from '../../shared/domain/connection.ts';
-import { type EnsureDue, ensureTimerMessage, nextEnsureDelayMs } from '../../shared/domain/ensure-due.ts';
+import { type ConnectionDue, nextDueDelayMs } from '../../shared/domain/connection-due.ts';
+import { ensureTimerMessage } from '../../shared/domain/ensure-due.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 
 /** Brings a gateway back, to whichever replica; of two timers for one Connection the later one counts. */
@@ -15,8 +16,8 @@ export function ensureTimer({ bus, clock }: Pick<FunctionPorts, 'bus' | 'clock'>
     now: (connection: ConnectionRef, pastUnixMs: number) => arm(connection, pastUnixMs, 0),
 
     /** @param last - the timer that came. @defaultValue none did */
-    later(connection: ConnectionRef, nowUnixMs: number, last?: EnsureDue): Promise<void> {
-      const delayMs = nextEnsureDelayMs(last?.delayMs);
+    later(connection: ConnectionRef, nowUnixMs: number, last?: ConnectionDue): Promise<void> {
+      const delayMs = nextDueDelayMs(last?.delayMs);
       return arm(connection, nowUnixMs + delayMs, delayMs);
     },
   };

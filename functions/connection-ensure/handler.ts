@@ -6,7 +6,8 @@ import {
   type PublicKey,
   REMOTE_CLUSTER_ID_LABEL,
 } from '../../shared/domain/connection.ts';
-import { ENSURE_DUE_TYPE, type EnsureDue } from '../../shared/domain/ensure-due.ts';
+import type { ConnectionDue } from '../../shared/domain/connection-due.ts';
+import { ENSURE_DUE_TYPE } from '../../shared/domain/ensure-due.ts';
 import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gateway-announcement.ts';
 import type { AnnouncementJudgement, GatewayState } from '../../shared/domain/gateway-state.ts';
 import { encodeToken } from '../../shared/domain/subject-token.ts';
@@ -28,6 +29,9 @@ import { silenceTimer } from './silence-timer.ts';
 /** Connections whose listing is remembered as right; one that is forgotten is compared again. */
 const MAX_VERIFIED = 10_000;
 
+/** How long a gateway that nobody watches over may stay so while its Connection changes. */
+const WATCH_OVER_EVERY_MS = 60_000;
+
 /** Refusals of one gateway: its namespace does not exist, ends, or may not be entered. A timer brings it back. */
 const REFUSALS: readonly string[] = ['not-found', 'forbidden'] satisfies StoreErrorCode[];
 /** The API takes no Connection of this name, label or owner: only another announcement helps. */
@@ -39,10 +43,10 @@ type Occasion = {
   /** The bus server's time of it. */
   readonly atUnixMs: number;
   /** The timer, if it was one. */
-  readonly due?: EnsureDue;
+  readonly due?: ConnectionDue;
 };
 
-export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | EnsureDue>({
+export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | ConnectionDue>({
   manifest,
   create(ports, settings) {
     const gateways = acceptedGateways(ports);
@@ -52,6 +56,8 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
     const guard = recreationGuard(ports, settings);
     /** Connections whose listing this process has compared with what tunnel-status knows, by uid and announcement. */
     const verified = new BoundedMap<string, string>(MAX_VERIFIED);
+    /** When its silence timer was last seen to, by the server's time. */
+    const watchedOver = new BoundedMap<string, number>(MAX_VERIFIED);
     const seen = newestVersions();
     const inTurn = oneAtATime();
 
@@ -92,13 +98,21 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
       return { outcome: 'stale', reason: 'OlderEpoch', connection };
     }
 
+    /** The chain of silence timers ends where nobody takes one up for as long as their stream keeps them. */
+    async function watchOver(connection: ConnectionRef, nowUnixMs: number): Promise<void> {
+      const key = connectionKey(connection);
+      if (nowUnixMs - (watchedOver.get(key) ?? 0) < WATCH_OVER_EVERY_MS) return;
+      await armSilence(connection, nowUnixMs);
+      watchedOver.set(key, nowUnixMs);
+    }
+
     /** Its gateway may be gone, and the Connection with it: whether it lives is asked when the server says what time it is. */
     async function askFirst(connection: ConnectionRef, pastUnixMs: number): Promise<Outcome> {
       await timer.now(connection, pastUnixMs);
       return { outcome: 'orphan', reason: 'Missing' };
     }
 
-    async function onDue(due: EnsureDue, occasion: Occasion): Promise<Outcome> {
+    async function onDue(due: ConnectionDue, occasion: Occasion): Promise<Outcome> {
       const connection = { namespace: due.namespace, name: due.connection };
       const [announced] = await gateways.announced(gatewaySubject(connection));
       if (announced === undefined) return { outcome: 'orphan', reason: 'NoGateway', connection };
@@ -121,7 +135,9 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
       const ours = announced.filter(({ announcement }) => announcement.remoteClusterId === remoteClusterId);
       let worst: Outcome = { outcome: 'orphan', reason: 'NoGateway' };
       for (const gateway of ours) {
-        const outcome = await onAnnouncement(gateway, { trigger, atUnixMs: gateway.storedAtUnixMs });
+        const outcome = await onAnnouncement(gateway, { trigger, atUnixMs: gateway.storedAtUnixMs }, () =>
+          askFirst(announcedConnection(gateway), gateway.storedAtUnixMs),
+        );
         if (gravityOf(outcome) >= gravityOf(worst)) worst = outcome;
       }
       return worst;
@@ -144,6 +160,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
       const { missing, stale } = planListing(object, gateway.announcement.interfaces);
       const known = verified.get(connectionKey(connection)) === listingOf(object.metadata.uid, gateway);
       if (known && missing.length === 0 && stale.length === 0 && isAsDesired(object, gateway)) {
+        await watchOver(connection, occasion.atUnixMs);
         return { outcome: 'throttled', reason: 'Unchanged', connection } as const;
       }
       return { ...(await ensure(gateway, occasion)), connection };
@@ -177,7 +194,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | En
             kind === 'accepted' ? undefined : askFirst(announcedConnection(announced), storedAtUnixMs),
           );
         }
-        if (type === ENSURE_DUE_TYPE) return onDue(data as EnsureDue, occasion);
+        if (type === ENSURE_DUE_TYPE) return onDue(data as ConnectionDue, occasion);
         const change = data as Change;
         return change.kind === 'publickeies'
           ? onPublicKey(change.object, change.type, trigger)

@@ -28,14 +28,14 @@ export function aggregateValue(tunnels: readonly TunnelEntry[]): ConnectionValue
   return 'Connected';
 }
 
-/** Mean of the tunnels that have a latency (that reads as one), with the newest timestamp of theirs. */
+/** Mean of the tunnels that have a latency (that reads as one, with its time), with the newest timestamp of theirs. */
 export function meanLatency(tunnels: readonly TunnelEntry[]): Latency | undefined {
   let totalNs = 0;
   let count = 0;
   let newest = '';
   for (const { latency } of tunnels) {
-    const ns = latency === undefined ? undefined : parseLatency(latency.value);
-    if (latency === undefined || ns === undefined) continue;
+    const ns = latency?.timestamp && latency.value ? parseLatency(latency.value) : undefined;
+    if (latency === undefined || !ns) continue; // somebody's edit may have left half of it, or a zero
     totalNs += ns;
     count++;
     if (newest === '' || isLater(latency.timestamp, newest)) newest = latency.timestamp;

@@ -10,8 +10,11 @@ export type TimerMessage = {
   readonly target: string;
 };
 
+/** What a timer is for, as its subject says. */
+export type TimerOf = 'silent' | 'ensure' | 'aggregate';
+
 export function timerMessage(
-  what: 'silent' | 'ensure',
+  what: TimerOf,
   connection: ConnectionRef,
   dueAtUnixMs: number,
   event: CloudEvent,

@@ -73,6 +73,20 @@ describe('the status of a Connection from its tunnels', () => {
     );
   });
 
+  it.each([
+    ['without a time', { value: '9ms' }],
+    ['whose time is null', { value: '9ms', timestamp: null }],
+    ['of zero', { value: '0s', timestamp: '2026-01-01T00:00:00Z' }],
+    ['without a value', { timestamp: '2026-01-01T00:00:00Z' }],
+  ])('passes over a latency %s, as somebody may have edited it', (_what, latency) => {
+    const edited = { interfaceID: 'a', value: 'Connected', latency } as unknown as TunnelEntry;
+    const measured = { value: '1ms', timestamp: '2026-01-01T00:00:01Z' };
+    const sound: TunnelEntry = { interfaceID: 'b', value: 'Connected', latency: measured };
+    expect(of([edited]).latency).toBeUndefined();
+    expect(of([edited, sound]).latency).toEqual(measured);
+    expect(of([sound, edited]).latency).toEqual(measured);
+  });
+
   it('is a fixed point: judged again with what was written, nothing is to be written', () => {
     fc.assert(
       fc.property(entries, entries, (before, after) => {

@@ -272,6 +272,25 @@ describe('connection-aggregate', () => {
     ]);
   });
 
+  it('serves others while more Connections are refused than it takes at once, and those when they no longer are', async () => {
+    const bench = new Bench();
+    let isRefused = true;
+    const { connections } = counted(async ({ name }) => {
+      if (isRefused && name !== OTHER.name) throw new StoreError('forbidden', 'no', { status: 403 });
+    });
+    bench.world.start('connection-watch');
+    bench.world.start('connection-aggregate', { connections });
+    const refused = Array.from({ length: 80 }, (_, n) => ({ namespace: REF.namespace, name: `gw-refused-${n}` }));
+    for (const ref of refused) await bench.create(ref, ['liqo-tunnel']);
+    await bench.world.clock.advance(60_000);
+    await bench.create(OTHER, ['liqo-tunnel']);
+    await bench.world.clock.advance(1_000);
+    expect(bench.status(OTHER)?.value).toBe('Connecting');
+    isRefused = false;
+    await bench.world.clock.advance(120_000);
+    expect(refused.map((ref) => bench.status(ref)?.value)).toEqual(refused.map(() => 'Connecting'));
+  });
+
   it('has nothing to do with a Connection that is gone', async () => {
     const bench = new Bench();
     bench.world.start('connection-watch');

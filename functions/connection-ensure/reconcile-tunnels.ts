@@ -17,8 +17,11 @@ export type Trigger = {
   readonly signal: () => AbortSignal;
 };
 
-/** By whom an entry is being taken away, in the bucket. */
-type Unlisting = { readonly eventId: string };
+/** By whom an entry is being taken away, and since when, in the bucket. */
+type Unlisting = { readonly eventId: string; readonly atUnixMs: number };
+
+/** Whoever has not ended it by then never will: it comes from a process that died, and what woke that one comes no more. */
+const UNLISTING_ENDS_AFTER_MS = 3_600_000;
 
 export type ListingChange = { readonly added: readonly string[]; readonly removed: readonly string[] };
 
@@ -50,15 +53,20 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
   }
 
   /** Who began to take the entry away, and was not seen to end it; tunnel-status may not have heard of it yet. */
-  async function unlistedBy(ref: ConnectionRef, interfaceId: string): Promise<string | undefined> {
-    return ((await state.get(unlistingKey(ref, interfaceId)))?.value as Unlisting | undefined)?.eventId;
+  async function unlistingOf(ref: ConnectionRef, interfaceId: string): Promise<Unlisting | undefined> {
+    return (await state.get(unlistingKey(ref, interfaceId)))?.value as Unlisting | undefined;
   }
 
   /** What another one has begun is for that one to end. */
   async function endUnlisting(ref: ConnectionRef, interfaceIds: Iterable<string>, eventId: string): Promise<void> {
     for (const interfaceId of interfaceIds) {
-      if ((await unlistedBy(ref, interfaceId)) === eventId) await state.delete(unlistingKey(ref, interfaceId));
+      const by = await unlistingOf(ref, interfaceId);
+      if (by !== undefined && isToEnd(by, eventId)) await state.delete(unlistingKey(ref, interfaceId));
     }
+  }
+
+  function isToEnd(by: Unlisting, eventId: string): boolean {
+    return by.eventId === eventId || clock.unixMs() - by.atUnixMs > UNLISTING_ENDS_AFTER_MS;
   }
 
   /** The announcement that counts by now: its list of tunnels may be another one. */
@@ -96,7 +104,7 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
         const plan = planListing(current, counts.announcement.interfaces);
         for (const interfaceId of plan.stale) {
           unlisted.add(interfaceId);
-          await state.put(unlistingKey(ref, interfaceId), { eventId } satisfies Unlisting);
+          await state.put(unlistingKey(ref, interfaceId), { eventId, atUnixMs: clock.unixMs() } satisfies Unlisting);
           await tell({ ...about(), kind: 'unlisted', interfaceId }, uid, trigger);
           current = await connections.removeTunnel(ref, interfaceId, preconditions(current, trigger));
           removed.add(interfaceId);
@@ -119,14 +127,14 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
     const { interfaces } = counts.announcement;
     for (const interfaceId of interfaces) {
       const [by, isKnown] = await Promise.all([
-        unlistedBy(ref, interfaceId),
+        unlistingOf(ref, interfaceId),
         isListed(ref, interfaceId, uid, counts.epoch),
       ]);
       if (isNew || !isKnown || by !== undefined || added.has(interfaceId) || unlisted.has(interfaceId)) {
         await tell({ ...about(), kind: 'listed', interfaceId, connectionUid: uid }, uid, trigger);
         added.add(interfaceId);
       }
-      if (by === eventId) unlisted.add(interfaceId);
+      if (by !== undefined && isToEnd(by, eventId)) unlisted.add(interfaceId);
     }
     await endUnlisting(ref, unlisted, eventId);
     if (added.size > 0) {

@@ -1,5 +1,6 @@
 import { encodeCloudEvent } from '../../shared/domain/cloud-event.ts';
 import type { Connection, ConnectionRef } from '../../shared/domain/connection.ts';
+import { ensureTimerMessage } from '../../shared/domain/ensure-due.ts';
 import type { GatewayState } from '../../shared/domain/gateway-state.ts';
 import { OBSERVATION_TYPE, type Silent } from '../../shared/domain/observation.ts';
 import {
@@ -35,7 +36,7 @@ const LOOK_AGAIN_AFTER_MS = 1_000;
 export const gatewaySilence = defineFunction<SilenceDue>({
   manifest,
   create(ports, { gatewaySilentAfterMs, updateStatusIntervalMs }) {
-    const { bus, connections, state } = ports;
+    const { bus, clock, connections, state } = ports;
     const wasAway = busOutages(ports);
     const lastWords = lastWordsReader(bus);
 
@@ -44,10 +45,14 @@ export const gatewaySilence = defineFunction<SilenceDue>({
       await bus.schedule(message, due);
     }
 
-    /** The run that counts, whatever an older one still says; 0 where the bucket was lost. */
-    async function acceptedEpoch(connection: ConnectionRef): Promise<number> {
+    /** The run that counts, whatever an older one still says; 0 where the bucket was lost, which connection-ensure mends. */
+    async function acceptedEpoch(connection: ConnectionRef, nowUnixMs: number): Promise<number> {
       const gateway = (await state.get(connectionStateKey(connection)))?.value as GatewayState | undefined;
-      return gateway?.epoch ?? 0;
+      if (gateway !== undefined) return gateway.epoch;
+      const armed = { dueAtUnixMs: nowUnixMs, armedAtUnixMs: clock.unixMs(), delayMs: 0 };
+      const { message, ...due } = ensureTimerMessage(connection, armed);
+      await bus.schedule(message, due);
+      return 0;
     }
 
     /** How far a run has come, by what tunnel-status keeps of it. */
@@ -65,7 +70,7 @@ export const gatewaySilence = defineFunction<SilenceDue>({
       const connection = object.metadata;
       const words = await lastWords(connection);
       const lastSequence = Math.max(0, ...words.map(({ streamSequence }) => streamSequence));
-      const known = { lastWords: words, acceptedEpoch: await acceptedEpoch(connection) };
+      const known = { lastWords: words, acceptedEpoch: await acceptedEpoch(connection, storedAtUnixMs) };
       const timer = { dueAtUnixMs: due.dueAtUnixMs, storedAtUnixMs };
       const judgement = judgeSilence(timer, known, gatewaySilentAfterMs, wasAway(gatewaySilentAfterMs));
       if (judgement.kind !== 'hidden') return { judgement, lastSequence };

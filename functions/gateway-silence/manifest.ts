@@ -7,7 +7,11 @@ export const manifest: FunctionManifest = {
   summary: 'Notices a gateway that no longer speaks and turns its tunnels to Error',
   accepts: [{ type: SILENCE_DUE_TYPE, schema: silenceDueSchema }],
   consumers: [sharedConsumer('gateway-silence', 'TIMERS', ['due.silent.*.*'])],
-  needs: { says: ['keepalive.*.*.*', 'timers.silent.*.*'], reads: ['OBSERVATIONS'], readsState: true },
+  needs: {
+    says: ['keepalive.*.*.*', 'timers.ensure.*.*', 'timers.silent.*.*'],
+    reads: ['OBSERVATIONS'],
+    readsState: true,
+  },
   attemptTimeoutMs: 2_400,
   onFailure: 'retry',
 };

@@ -4,7 +4,7 @@ import { EmbeddedStateStore } from '../../shared/adapters/embedded-state-store.t
 import { type ConnectionRef, REMOTE_CLUSTER_ID_LABEL } from '../../shared/domain/connection.ts';
 import { GATEWAY_TYPE } from '../../shared/domain/gateway-announcement.ts';
 import { OBSERVATION_TYPE } from '../../shared/domain/observation.ts';
-import { gatewaySubject, observationSubject } from '../../shared/domain/subjects.ts';
+import { gatewaySubject, observationSubject, unlistingKey } from '../../shared/domain/subjects.ts';
 import { sharedConsumer } from '../../shared/domain/topology.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import { FunctionWorld, REF } from '../support/function-world.ts';
@@ -389,6 +389,18 @@ describe('connection-ensure', () => {
     },
   );
 
+  it('ends what nobody came back to end: a tunnel is not listed anew for ever', async () => {
+    const world = worldWith(...ALL);
+    const epoch = await world.announce(['liqo-tunnel']);
+    const key = unlistingKey(REF, 'liqo-tunnel');
+    await world.state.put(key, { eventId: 'start-1', atUnixMs: world.clock.unixMs() });
+    await world.announce(['liqo-tunnel'], { epoch });
+    expect(await world.state.get(key)).toBeDefined();
+    await world.clock.advance(3_600_001);
+    await world.announce(['liqo-tunnel'], { epoch });
+    expect(await world.state.get(key)).toBeUndefined();
+  });
+
   /** Observations of `ms`, one in two seconds, as a gateway makes them that lives. */
   async function speakFor(world: FunctionWorld, ms: number, gatewayEpoch: number, from = 1): Promise<void> {
     for (let sequence = from; sequence < from + ms / 2_000; sequence++) {
@@ -502,6 +514,22 @@ describe('connection-ensure', () => {
       world.start('connection-ensure');
       await world.clock.advance(1_000);
       expect(listed(world)).toEqual(TWO);
+    });
+
+    it('leaves it away where connection-watch tells again of a key that it told long ago', async () => {
+      const world = worldWith(...ALL.slice(1), 'gateway-silence');
+      const watch = world.start('connection-watch');
+      world.kubernetes.putPublicKey(KEY_TO_MILAN);
+      const epoch = await world.announce(['liqo-tunnel']);
+      await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
+      await world.clock.advance(600_000);
+      world.kubernetes.deleteConnection(REF);
+      await world.clock.advance(2 * 3_600_000); // longer than CHANGES keeps the key
+      expect(world.connection()).toBeUndefined();
+      await watch.stop();
+      world.start('connection-watch');
+      await world.clock.advance(600_000);
+      expect(world.connection()).toBeUndefined();
     });
 
     it('makes it as soon as the gateway is heard, where the last word was said in its stead', async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { connectionStateKey, tunnelStateKey } from '../../shared/domain/subjects.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { BusHealth, EventBus, LastRead } from '../../shared/ports/event-bus.ts';
 import { FunctionWorld, REF, SETTINGS } from '../support/function-world.ts';
@@ -49,6 +50,44 @@ const silences = (world: FunctionWorld) =>
   world.decisions.filter((decision) => decision.function === 'gateway-silence' && decision.reason === 'Silent');
 
 describe('gateway-silence', () => {
+  it.each(['it does not run', 'the API refuses it'])('watches over a gateway again after %s for hours', async (why) => {
+    const world = new FunctionWorld();
+    for (const name of OTHERS) world.start(name);
+    let isRefused = true;
+    const start = () =>
+      world.start('gateway-silence', {
+        connections: (store) => ({
+          ...passingStore(store),
+          async get(...call) {
+            if (isRefused) throw new StoreError('forbidden', 'no', { status: 403 });
+            return store.get(...call);
+          },
+        }),
+      });
+    if (why === 'the API refuses it') start();
+    const epoch = await world.announce(['liqo-tunnel']);
+    let next = await speak(world, epoch, 2 * 3_600_000);
+    isRefused = false;
+    if (why === 'it does not run') start();
+    next = await speak(world, epoch, 300_000, next);
+    expect(world.tunnel()?.value).toBe('Connected');
+    await world.clock.advance(2 * gatewaySilentAfterMs);
+    expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'GatewaySilent' });
+  });
+
+  it('has connection-ensure list the tunnels again where the state bucket is lost while all run', async () => {
+    const { world, epoch, sequence } = await speakingWorld();
+    for (const id of ['liqo-tunnel', 'liqo-tunnel1']) await world.state.delete(tunnelStateKey(REF, id));
+    await world.state.delete(connectionStateKey(REF));
+    world.start('tunnel-status'); // takes turns, so that what the first one remembers does not count
+    const next = await speak(world, epoch, 2 * gatewaySilentAfterMs, sequence);
+    await world.clock.advance(gatewaySilentAfterMs - INTERVAL_MS);
+    await world.observe({ gatewayEpoch: epoch, sequence: next, kind: 'down', reason: 'NoPong' });
+    await world.clock.advance(gatewaySilentAfterMs - INTERVAL_MS);
+    await world.observe({ gatewayEpoch: epoch, sequence: next + 1, kind: 'down', reason: 'NoPong' });
+    expect(world.tunnel()).toMatchObject({ value: 'Error', reason: 'NoPong' });
+  });
+
   it('leaves a Connection alone whose gateway speaks, if only of one tunnel', async () => {
     const { world } = await speakingWorld();
     expect(silences(world)).toEqual([]);

@@ -135,9 +135,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | Co
       const ours = announced.filter(({ announcement }) => announcement.remoteClusterId === remoteClusterId);
       let worst: Outcome = { outcome: 'orphan', reason: 'NoGateway' };
       for (const gateway of ours) {
-        const outcome = await onAnnouncement(gateway, { trigger, atUnixMs: gateway.storedAtUnixMs }, () =>
-          askFirst(announcedConnection(gateway), gateway.storedAtUnixMs),
-        );
+        const outcome = await onAnnouncement(gateway, { trigger, atUnixMs: gateway.storedAtUnixMs });
         if (gravityOf(outcome) >= gravityOf(worst)) worst = outcome;
       }
       return worst;

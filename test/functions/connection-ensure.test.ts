@@ -516,22 +516,6 @@ describe('connection-ensure', () => {
       expect(listed(world)).toEqual(TWO);
     });
 
-    it('leaves it away where connection-watch tells again of a key that it told long ago', async () => {
-      const world = worldWith(...ALL.slice(1), 'gateway-silence');
-      const watch = world.start('connection-watch');
-      world.kubernetes.putPublicKey(KEY_TO_MILAN);
-      const epoch = await world.announce(['liqo-tunnel']);
-      await world.observe({ gatewayEpoch: epoch, sequence: 1, kind: 'pong' });
-      await world.clock.advance(600_000);
-      world.kubernetes.deleteConnection(REF);
-      await world.clock.advance(2 * 3_600_000); // longer than CHANGES keeps the key
-      expect(world.connection()).toBeUndefined();
-      await watch.stop();
-      world.start('connection-watch');
-      await world.clock.advance(600_000);
-      expect(world.connection()).toBeUndefined();
-    });
-
     it('makes it as soon as the gateway is heard, where the last word was said in its stead', async () => {
       const { world, epoch } = await worldWithout();
       await world.clock.advance(600_000);

@@ -31,6 +31,7 @@ tunnel-status:
 connection-watch: []
 connection-aggregate:
   - { stream: CHANGES, consumer: connection-aggregate }
+  - { stream: TIMERS, consumer: connection-aggregate-due }
 connection-ensure:
   - { stream: GATEWAYS, consumer: connection-ensure-gateways }
   - { stream: CHANGES, consumer: connection-ensure-changes }

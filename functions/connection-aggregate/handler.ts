@@ -1,11 +1,12 @@
 import { aggregate, sameAggregate } from '../../shared/domain/aggregate.ts';
-import { aggregateTimerMessage } from '../../shared/domain/aggregate-due.ts';
+import { AGGREGATE_DUE_TYPE, aggregateTimerMessage } from '../../shared/domain/aggregate-due.ts';
 import type { Change } from '../../shared/domain/change.ts';
 import { type Connection, type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
-import { type ConnectionDue, nextDueDelayMs } from '../../shared/domain/connection-due.ts';
+import type { ConnectionDue } from '../../shared/domain/connection-due.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
+import { dueTimer } from '../../shared/runtime/due-timer.ts';
 import { failedBy } from '../../shared/runtime/failed-by.ts';
 import { latestOnly } from '../../shared/runtime/latest-only.ts';
 import { type NewestVersions, newestVersions } from '../../shared/runtime/newest-versions.ts';
@@ -39,6 +40,7 @@ export const connectionAggregate = defineFunction<Change | ConnectionDue>({
     const seen = newestVersions();
     const judged = newestVersions();
     const inTurn = latestOnly(ports.clock);
+    const timer = dueTimer(ports, aggregateTimerMessage);
     const updateConnectionStatusAggregated = aggregateUpdater(ports, judged);
 
     async function judge(ref: ConnectionRef, { type, object }: ConnectionChange, context: EventContext) {
@@ -69,29 +71,31 @@ export const connectionAggregate = defineFunction<Change | ConnectionDue>({
       return (await inTurn(connectionKey(ref), update, 0)) ?? SUPERSEDED;
     }
 
-    async function comeBack(ref: ConnectionRef, { storedAtUnixMs }: EventContext, last?: ConnectionDue): Promise<void> {
-      const delayMs = nextDueDelayMs(last?.delayMs);
-      const armed = { dueAtUnixMs: storedAtUnixMs + delayMs, armedAtUnixMs: ports.clock.unixMs(), delayMs };
-      const { message, ...due } = aggregateTimerMessage(ref, armed);
-      await ports.bus.schedule(message, due);
+    /** What is refused by a timer, or often enough, comes back by the next timer. */
+    async function settle(
+      connection: ConnectionRef,
+      outcome: Outcome,
+      { deliveryCount, storedAtUnixMs }: EventContext,
+      due?: ConnectionDue,
+    ): Promise<Outcome> {
+      const isToComeBack = outcome.outcome === 'failed' && (due !== undefined || deliveryCount >= MAX_TRIES);
+      if (!isToComeBack) return { ...outcome, connection };
+      await timer.later(connection, storedAtUnixMs, due);
+      return { ...outcome, connection, comesBack: true };
     }
 
     return {
-      async handle({ data }, context) {
-        if ('delayMs' in data) {
-          const connection = { namespace: data.namespace, name: data.connection };
-          const outcome = await judgeAgain(connection, context);
-          if (outcome.outcome !== 'failed') return { ...outcome, connection };
-          await comeBack(connection, context, data);
-          return { ...outcome, connection, comesBack: true };
+      async handle({ type, data }, context) {
+        if (type === AGGREGATE_DUE_TYPE) {
+          const due = data as ConnectionDue;
+          const connection = { namespace: due.namespace, name: due.connection };
+          return settle(connection, await judgeAgain(connection, context), context, due);
         }
-        if (data.kind !== 'connections') return { outcome: 'orphan', reason: 'OtherKind' };
-        const { namespace, name } = data.object.metadata;
+        const change = data as Change;
+        if (change.kind !== 'connections') return { outcome: 'orphan', reason: 'OtherKind' };
+        const { namespace, name } = change.object.metadata;
         const connection = { namespace, name };
-        const outcome: Outcome = await judge(connection, data, context);
-        if (outcome.outcome !== 'failed' || context.deliveryCount < MAX_TRIES) return { ...outcome, connection };
-        await comeBack(connection, context);
-        return { ...outcome, connection, comesBack: true };
+        return settle(connection, await judge(connection, change, context), context);
       },
     };
   },

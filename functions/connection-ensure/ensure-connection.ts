@@ -5,14 +5,15 @@ import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import type { Outcome } from '../../shared/runtime/define-function.ts';
 import { failedBy } from '../../shared/runtime/failed-by.ts';
+import type { AcceptedGateways } from './accepted-gateways.ts';
 import { type Trigger, tunnelsReconciler } from './reconcile-tunnels.ts';
 
 /** Asked where the Connection is missing: `undefined` lets it be made, an outcome says why not. */
 export type WhenMissing = () => Promise<Outcome | undefined>;
 
-export function connectionEnsurer(ports: FunctionPorts) {
+export function connectionEnsurer(ports: FunctionPorts, gateways: Pick<AcceptedGateways, 'of'>) {
   const { connections, log } = ports;
-  const reconcileTunnelsStatus = tunnelsReconciler(ports);
+  const reconcileTunnelsStatus = tunnelsReconciler(ports, gateways);
 
   /** Creates or updates the Connection, then its list of tunnels. Idempotent. */
   return async function ensureConnection(

@@ -7,7 +7,7 @@ import {
   REMOTE_CLUSTER_ID_LABEL,
 } from '../../shared/domain/connection.ts';
 import type { ConnectionDue } from '../../shared/domain/connection-due.ts';
-import { ENSURE_DUE_TYPE } from '../../shared/domain/ensure-due.ts';
+import { ENSURE_DUE_TYPE, ensureTimerMessage } from '../../shared/domain/ensure-due.ts';
 import { GATEWAY_TYPE, type GatewayAnnouncement } from '../../shared/domain/gateway-announcement.ts';
 import type { AnnouncementJudgement, GatewayState } from '../../shared/domain/gateway-state.ts';
 import { encodeToken } from '../../shared/domain/subject-token.ts';
@@ -16,11 +16,11 @@ import { desiredConnection, planListing } from '../../shared/domain/tunnel-listi
 import type { StoreErrorCode } from '../../shared/ports/connection-store.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
+import { dueTimer } from '../../shared/runtime/due-timer.ts';
 import { newestVersions } from '../../shared/runtime/newest-versions.ts';
 import { oneAtATime } from '../../shared/runtime/one-at-a-time.ts';
 import { type Announced, acceptedGateways } from './accepted-gateways.ts';
 import { announcedConnection, connectionEnsurer, type WhenMissing } from './ensure-connection.ts';
-import { ensureTimer } from './ensure-timer.ts';
 import { manifest } from './manifest.ts';
 import type { Trigger } from './reconcile-tunnels.ts';
 import { recreationGuard } from './recreation-guard.ts';
@@ -28,9 +28,6 @@ import { silenceTimer } from './silence-timer.ts';
 
 /** Connections whose listing is remembered as right; one that is forgotten is compared again. */
 const MAX_VERIFIED = 10_000;
-
-/** How long a gateway that nobody watches over may stay so while its Connection changes. */
-const WATCH_OVER_EVERY_MS = 60_000;
 
 /** Refusals of one gateway: its namespace does not exist, ends, or may not be entered. A timer brings it back. */
 const REFUSALS: readonly string[] = ['not-found', 'forbidden'] satisfies StoreErrorCode[];
@@ -50,14 +47,12 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | Co
   manifest,
   create(ports, settings) {
     const gateways = acceptedGateways(ports);
-    const ensureConnection = connectionEnsurer(ports);
-    const armSilence = silenceTimer(ports, settings);
-    const timer = ensureTimer(ports);
+    const ensureConnection = connectionEnsurer(ports, gateways);
+    const silence = silenceTimer(ports, settings);
+    const timer = dueTimer(ports, ensureTimerMessage);
     const guard = recreationGuard(ports, settings);
     /** Connections whose listing this process has compared with what tunnel-status knows, by uid and announcement. */
     const verified = new BoundedMap<string, string>(MAX_VERIFIED);
-    /** When its silence timer was last seen to, by the server's time. */
-    const watchedOver = new BoundedMap<string, number>(MAX_VERIFIED);
     const seen = newestVersions();
     const inTurn = oneAtATime();
 
@@ -69,7 +64,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | Co
         if (uid !== undefined) {
           verified.set(connectionKey(ref), listingOf(uid, gateway));
           if (outcome.reason === 'Created' && due !== undefined) guard.note(ref);
-          await armSilence(ref, atUnixMs);
+          await silence.arm(ref, atUnixMs);
         }
         if (outcome.outcome !== 'failed') return outcome;
         if (outcome.reason === UNACCEPTABLE) return { outcome: 'invalid', reason: 'RefusedByApi' };
@@ -96,14 +91,6 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | Co
       const outcome = await ensure(judgement.state, occasion, whenMissing && (() => whenMissing(judgement)));
       if (judgement.kind !== 'stale' || outcome.outcome !== 'throttled') return { ...outcome, connection };
       return { outcome: 'stale', reason: 'OlderEpoch', connection };
-    }
-
-    /** The chain of silence timers ends where nobody takes one up for as long as their stream keeps them. */
-    async function watchOver(connection: ConnectionRef, nowUnixMs: number): Promise<void> {
-      const key = connectionKey(connection);
-      if (nowUnixMs - (watchedOver.get(key) ?? 0) < WATCH_OVER_EVERY_MS) return;
-      await armSilence(connection, nowUnixMs);
-      watchedOver.set(key, nowUnixMs);
     }
 
     /** Its gateway may be gone, and the Connection with it: whether it lives is asked when the server says what time it is. */
@@ -158,7 +145,7 @@ export const connectionEnsure = defineFunction<GatewayAnnouncement | Change | Co
       const { missing, stale } = planListing(object, gateway.announcement.interfaces);
       const known = verified.get(connectionKey(connection)) === listingOf(object.metadata.uid, gateway);
       if (known && missing.length === 0 && stale.length === 0 && isAsDesired(object, gateway)) {
-        await watchOver(connection, occasion.atUnixMs);
+        await silence.watchOver(connection, occasion.atUnixMs);
         return { outcome: 'throttled', reason: 'Unchanged', connection } as const;
       }
       return { ...(await ensure(gateway, occasion)), connection };

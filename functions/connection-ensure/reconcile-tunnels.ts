@@ -2,11 +2,13 @@ import { type CloudEvent, encodeCloudEvent } from '../../shared/domain/cloud-eve
 import { type Connection, type ConnectionRef, connectionKey } from '../../shared/domain/connection.ts';
 import type { GatewayState } from '../../shared/domain/gateway-state.ts';
 import { type Listed, OBSERVATION_TYPE, type Unlisted } from '../../shared/domain/observation.ts';
-import { connectionStateKey, observationSubject, tunnelStateKey, unlistingKey } from '../../shared/domain/subjects.ts';
+import { observationSubject, tunnelStateKey } from '../../shared/domain/subjects.ts';
 import { planListing } from '../../shared/domain/tunnel-listing.ts';
 import { initialEntry, type TunnelState } from '../../shared/domain/tunnel-status.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
+import type { AcceptedGateways } from './accepted-gateways.ts';
+import { unlistingMarks } from './unlisting-marks.ts';
 
 const MAX_CONFLICTS = 8;
 
@@ -17,12 +19,6 @@ export type Trigger = {
   readonly signal: () => AbortSignal;
 };
 
-/** By whom an entry is being taken away, and since when, in the bucket. */
-type Unlisting = { readonly eventId: string; readonly atUnixMs: number };
-
-/** Whoever has not ended it by then never will: it comes from a process that died, and what woke that one comes no more. */
-const UNLISTING_ENDS_AFTER_MS = 3_600_000;
-
 export type ListingChange = { readonly added: readonly string[]; readonly removed: readonly string[] };
 
 /**
@@ -32,7 +28,10 @@ export type ListingChange = { readonly added: readonly string[]; readonly remove
  * - `listed` follows the entry, and again wherever the state that tunnel-status keeps does not know of this listing, or may
  *   not have heard yet that somebody began to take the entry away.
  */
-export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPorts) {
+export function tunnelsReconciler(ports: FunctionPorts, gateways: Pick<AcceptedGateways, 'of'>) {
+  const { bus, connections, state, clock } = ports;
+  const unlisting = unlistingMarks(ports);
+
   async function tell(event: Listed | Unlisted, uid: string, trigger: Trigger): Promise<void> {
     const ref = { namespace: event.namespace, name: event.connection };
     const message: CloudEvent = {
@@ -50,28 +49,6 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
   async function isListed(ref: ConnectionRef, interfaceId: string, uid: string, epoch: number): Promise<boolean> {
     const known = (await state.get(tunnelStateKey(ref, interfaceId)))?.value as TunnelState | undefined;
     return known?.listed === true && known.connectionUid === uid && known.gatewayEpoch >= epoch;
-  }
-
-  /** Who began to take the entry away, and was not seen to end it; tunnel-status may not have heard of it yet. */
-  async function unlistingOf(ref: ConnectionRef, interfaceId: string): Promise<Unlisting | undefined> {
-    return (await state.get(unlistingKey(ref, interfaceId)))?.value as Unlisting | undefined;
-  }
-
-  /** What another one has begun is for that one to end. */
-  async function endUnlisting(ref: ConnectionRef, interfaceIds: Iterable<string>, eventId: string): Promise<void> {
-    for (const interfaceId of interfaceIds) {
-      const by = await unlistingOf(ref, interfaceId);
-      if (by !== undefined && isToEnd(by, eventId)) await state.delete(unlistingKey(ref, interfaceId));
-    }
-  }
-
-  function isToEnd(by: Unlisting, eventId: string): boolean {
-    return by.eventId === eventId || clock.unixMs() - by.atUnixMs > UNLISTING_ENDS_AFTER_MS;
-  }
-
-  /** The announcement that counts by now: its list of tunnels may be another one. */
-  async function inForce(ref: ConnectionRef, gateway: GatewayState): Promise<GatewayState> {
-    return ((await state.get(connectionStateKey(ref)))?.value as GatewayState | undefined) ?? gateway;
   }
 
   return reconcileTunnelsStatus;
@@ -104,7 +81,7 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
         const plan = planListing(current, counts.announcement.interfaces);
         for (const interfaceId of plan.stale) {
           unlisted.add(interfaceId);
-          await state.put(unlistingKey(ref, interfaceId), { eventId, atUnixMs: clock.unixMs() } satisfies Unlisting);
+          await unlisting.begin(ref, interfaceId, eventId);
           await tell({ ...about(), kind: 'unlisted', interfaceId }, uid, trigger);
           current = await connections.removeTunnel(ref, interfaceId, preconditions(current, trigger));
           removed.add(interfaceId);
@@ -119,24 +96,24 @@ export function tunnelsReconciler({ bus, connections, state, clock }: FunctionPo
         const fresh = await connections.get(ref, { signal: trigger.signal() });
         if (fresh?.metadata.uid !== uid)
           throw new StoreError('conflict', `${connectionKey(ref)} was recreated meanwhile`);
-        counts = await inForce(ref, counts);
+        counts = (await gateways.of(ref)) ?? counts; // its list of tunnels may be another one
         current = fresh;
       }
     }
 
     const { interfaces } = counts.announcement;
     for (const interfaceId of interfaces) {
-      const [by, isKnown] = await Promise.all([
-        unlistingOf(ref, interfaceId),
+      const [isLeaving, isKnown] = await Promise.all([
+        unlisting.isBegun(ref, interfaceId),
         isListed(ref, interfaceId, uid, counts.epoch),
       ]);
-      if (isNew || !isKnown || by !== undefined || added.has(interfaceId) || unlisted.has(interfaceId)) {
+      if (isLeaving) unlisted.add(interfaceId);
+      if (isNew || !isKnown || added.has(interfaceId) || unlisted.has(interfaceId)) {
         await tell({ ...about(), kind: 'listed', interfaceId, connectionUid: uid }, uid, trigger);
         added.add(interfaceId);
       }
-      if (by !== undefined && isToEnd(by, eventId)) unlisted.add(interfaceId);
     }
-    await endUnlisting(ref, unlisted, eventId);
+    await unlisting.end(ref, unlisted, eventId);
     if (added.size > 0) {
       // Uids have no order: if it was made anew before this was told, that of the new one is to be the last word.
       const fresh = await connections.get(ref, { signal: trigger.signal() });

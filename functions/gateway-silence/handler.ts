@@ -21,6 +21,7 @@ import type { TunnelState } from '../../shared/domain/tunnel-status.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
 import { defineFunction, type EventContext, type Outcome } from '../../shared/runtime/define-function.ts';
+import { dueTimer } from '../../shared/runtime/due-timer.ts';
 import { failedBy } from '../../shared/runtime/failed-by.ts';
 import { lastWordsReader } from '../../shared/runtime/last-words.ts';
 import { manifest } from './manifest.ts';
@@ -36,7 +37,8 @@ const LOOK_AGAIN_AFTER_MS = 1_000;
 export const gatewaySilence = defineFunction<SilenceDue>({
   manifest,
   create(ports, { gatewaySilentAfterMs, updateStatusIntervalMs }) {
-    const { bus, clock, connections, state } = ports;
+    const { bus, connections, state } = ports;
+    const ensureDue = dueTimer(ports, ensureTimerMessage);
     const wasAway = busOutages(ports);
     const lastWords = lastWordsReader(bus);
 
@@ -48,11 +50,8 @@ export const gatewaySilence = defineFunction<SilenceDue>({
     /** The run that counts, whatever an older one still says; 0 where the bucket was lost, which connection-ensure mends. */
     async function acceptedEpoch(connection: ConnectionRef, nowUnixMs: number): Promise<number> {
       const gateway = (await state.get(connectionStateKey(connection)))?.value as GatewayState | undefined;
-      if (gateway !== undefined) return gateway.epoch;
-      const armed = { dueAtUnixMs: nowUnixMs, armedAtUnixMs: clock.unixMs(), delayMs: 0 };
-      const { message, ...due } = ensureTimerMessage(connection, armed);
-      await bus.schedule(message, due);
-      return 0;
+      if (gateway === undefined) await ensureDue.now(connection, nowUnixMs);
+      return gateway?.epoch ?? 0;
     }
 
     /** How far a run has come, by what tunnel-status keeps of it. */

@@ -1,13 +1,16 @@
-import type { ConnectionRef } from '../../shared/domain/connection.ts';
-import { type ConnectionDue, nextDueDelayMs } from '../../shared/domain/connection-due.ts';
-import { ensureTimerMessage } from '../../shared/domain/ensure-due.ts';
-import type { FunctionPorts } from '../../shared/ports/function-ports.ts';
+import type { ConnectionRef } from '../domain/connection.ts';
+import { type ConnectionDue, type ConnectionTimer, nextDueDelayMs } from '../domain/connection-due.ts';
+import type { TimerMessage } from '../domain/timer-message.ts';
+import type { FunctionPorts } from '../ports/function-ports.ts';
 
-/** Brings a gateway back, to whichever replica; of two timers for one Connection the later one counts. */
-export function ensureTimer({ bus, clock }: Pick<FunctionPorts, 'bus' | 'clock'>) {
+/** Brings a Connection back to a function, to whichever replica; of two timers for one Connection the later one counts. */
+export function dueTimer(
+  { bus, clock }: Pick<FunctionPorts, 'bus' | 'clock'>,
+  timerOf: (connection: ConnectionRef, timer: ConnectionTimer) => TimerMessage,
+) {
   async function arm(connection: ConnectionRef, dueAtUnixMs: number, delayMs: number): Promise<void> {
     const armedAtUnixMs = clock.unixMs();
-    const { message, ...due } = ensureTimerMessage(connection, { dueAtUnixMs, delayMs, armedAtUnixMs });
+    const { message, ...due } = timerOf(connection, { dueAtUnixMs, delayMs, armedAtUnixMs });
     await bus.schedule(message, due);
   }
 

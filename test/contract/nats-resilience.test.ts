@@ -291,6 +291,11 @@ await describeReal('NATS when things break', ['nats-server'], () => {
       await bus.publish(event(3));
     });
 
+    test('names the limit that a message is over', async () => {
+      const huge = { ...event(1), data: new Uint8Array(2 * 1024 * 1024) };
+      await expect(bus.publish(huge)).rejects.toMatchObject({ code: 'too-large', message: /max_payload/ });
+    });
+
     test('leaves no subscription behind after reading last messages', async () => {
       await bus.publish(event(1));
       const subscriptions = async () => {

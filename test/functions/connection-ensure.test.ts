@@ -7,7 +7,7 @@ import { OBSERVATION_TYPE } from '../../shared/domain/observation.ts';
 import { gatewaySubject, observationSubject, unlistingKey } from '../../shared/domain/subjects.ts';
 import { sharedConsumer } from '../../shared/domain/topology.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
-import { FunctionWorld, REF } from '../support/function-world.ts';
+import { FunctionWorld, REF, worldWith } from '../support/function-world.ts';
 import { passingBus, passingStore } from '../support/passing.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -15,12 +15,6 @@ const GATEWAYS_CONSUMER = sharedConsumer('connection-ensure-gateways', 'GATEWAYS
 const TWO = ['liqo-tunnel', 'liqo-tunnel1'];
 
 /** Everything but the gateway's silence. */
-function worldWith(...functions: readonly string[]): FunctionWorld {
-  const world = new FunctionWorld();
-  for (const name of functions) world.start(name);
-  return world;
-}
-
 const ALL = ['connection-watch', 'connection-ensure', 'tunnel-status', 'connection-aggregate'];
 const KEY_TO_MILAN = {
   metadata: { namespace: REF.namespace, name: 'key', labels: { [REMOTE_CLUSTER_ID_LABEL]: 'milan' } },

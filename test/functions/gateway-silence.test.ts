@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { connectionStateKey, tunnelStateKey } from '../../shared/domain/subjects.ts';
 import { StoreError } from '../../shared/ports/connection-store.ts';
 import type { BusHealth, EventBus, LastRead } from '../../shared/ports/event-bus.ts';
-import { FunctionWorld, REF, SETTINGS } from '../support/function-world.ts';
+import { FunctionWorld, REF, SETTINGS, worldWith } from '../support/function-world.ts';
 import { passingBus, passingStore } from '../support/passing.ts';
 
 const { gatewaySilentAfterMs } = SETTINGS;
@@ -31,8 +31,7 @@ const OTHERS = ['connection-watch', 'connection-ensure', 'tunnel-status', 'conne
 
 /** One gateway-silence, and something that happens each time after it has read the last words. */
 function worldThatReads(afterReading: () => Promise<void>): FunctionWorld {
-  const world = new FunctionWorld();
-  for (const name of OTHERS) world.start(name);
+  const world = worldWith(...OTHERS);
   world.start('gateway-silence', {
     bus: (bus) => ({
       ...passingBus(bus),
@@ -51,8 +50,7 @@ const silences = (world: FunctionWorld) =>
 
 describe('gateway-silence', () => {
   it.each(['it does not run', 'the API refuses it'])('watches over a gateway again after %s for hours', async (why) => {
-    const world = new FunctionWorld();
-    for (const name of OTHERS) world.start(name);
+    const world = worldWith(...OTHERS);
     let isRefused = true;
     const start = () =>
       world.start('gateway-silence', {
@@ -254,8 +252,7 @@ describe('gateway-silence', () => {
   });
 
   it('has said it where another process said the same by the same timer, which happens once', async () => {
-    const world = new FunctionWorld();
-    for (const name of OTHERS) world.start(name);
+    const world = worldWith(...OTHERS);
     const others = new Set<string>();
     world.start('gateway-silence', {
       bus: (bus) => ({
@@ -342,8 +339,7 @@ describe('gateway-silence', () => {
   });
 
   it('comes again where the API does not answer', async () => {
-    const world = new FunctionWorld();
-    for (const name of ['connection-watch', 'connection-ensure', 'tunnel-status']) world.start(name);
+    const world = worldWith('connection-watch', 'connection-ensure', 'tunnel-status');
     let refusing = true;
     world.start('gateway-silence', {
       connections: (store) => ({
@@ -363,8 +359,7 @@ describe('gateway-silence', () => {
   });
 
   it('comes again no sooner than the API wants to be asked', async () => {
-    const world = new FunctionWorld();
-    for (const name of ['connection-watch', 'connection-ensure', 'tunnel-status']) world.start(name);
+    const world = worldWith('connection-watch', 'connection-ensure', 'tunnel-status');
     let asked = 0;
     world.start('gateway-silence', {
       connections: (store) => ({

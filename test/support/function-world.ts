@@ -160,3 +160,10 @@ export class FunctionWorld {
     return this.meter.of('wg_keepalive_events_total', functionName, outcome);
   }
 }
+
+/** With one replica of each of these. */
+export function worldWith(...functions: readonly string[]): FunctionWorld {
+  const world = new FunctionWorld();
+  for (const name of functions) world.start(name);
+  return world;
+}
